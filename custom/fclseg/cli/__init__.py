@@ -1,0 +1,41 @@
+"""The ``fclseg`` command. Each sub-command is a module of this package with ``register(subparsers)``."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from fclseg import __version__
+from fclseg.errors import FCLSegError
+
+COMMANDS = ("data", "bytes", "pretrain", "study", "report")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fclseg",
+        description="Federated contrastive pre-training for cardiac MRI segmentation with few labels.",
+        epilog="Every sub-command explains itself: fclseg data --help, fclseg pretrain --help, ...",
+    )
+    parser.add_argument("--version", action="version", version=f"fclseg {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        importlib.import_module(f"fclseg.cli.{name}").register(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; bad input ends with one sentence and exit code 1, never with a traceback."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return arguments.run(arguments) or 0
+    except FCLSegError as error:
+        print(f"fclseg: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("fclseg: interrupted; nothing that was finished is lost, run the same command again", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Cardiac data: readers, pre-processing, slice store, splits, augmentation and the phantom."""

@@ -1,0 +1,9 @@
+"""Errors that are written for the person at the keyboard."""
+
+
+class FCLSegError(Exception):
+    """One sentence for the user: what is wrong, where, and what to do. The command line prints it without a traceback."""
+
+
+class DataError(FCLSegError):
+    """Something about images, labels, folders or splits that the user can mend."""

@@ -1,0 +1,82 @@
+"""The exchange plan: for every row of the paper, which component crosses the wire, in which direction, and when.
+
+This one table is read by the job generator, the controller, the learner and the byte accounting. A component is a
+sub-module of the method (``fclseg.methods.base``); ``distance`` is the one scalar that PTNU and DP exchange.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+ALWAYS, NEVER, CALIBRATION = "always", "never", "calibration"
+"""When a component crosses: each round, not at all, or every R-th round (``Preset.calibration_rounds``)."""
+
+MEAN, OTHERS = "mean", "others"
+"""How the server combines a component: the weighted mean n_c / n, or, for each site, what the *other* sites sent."""
+
+DISTANCE = "distance"
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One component: when it goes up, when it comes down, and how the server combines it."""
+
+    component: str
+    up: str = ALWAYS
+    down: str = ALWAYS
+    combine: str = MEAN
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the paper's tables: a method and its exchange plan."""
+
+    job: str  # folder below jobs/, "" for rows that run no job
+    title: str  # the paper's name of the row
+    method: str  # "module:Class" below fclseg.methods
+    flows: tuple[Flow, ...]
+    settings: dict[str, Any] = field(default_factory=dict)  # keyword arguments of the method
+
+    @property
+    def predicts_target(self) -> bool:
+        """PTNU: the site predicts the target network from a distance instead of downloading it."""
+        return any(flow.component == DISTANCE and flow.down == ALWAYS for flow in self.flows)
+
+    @property
+    def predicts_distance(self) -> bool:
+        """DP: the sites measure the distance, so that the target network is uploaded only for calibration."""
+        return any(flow.component == DISTANCE and flow.up == ALWAYS for flow in self.flows)
+
+
+_BYOL = (Flow("online"), Flow("predictor"))
+
+ROWS = {
+    row.job: row
+    for row in (
+        Row("fedbyol", "FedBYOL", "byol:BYOL", _BYOL),
+        Row("fclopt", "FCLOpt", "byol:BYOL", (*_BYOL, Flow("target"))),
+        Row(
+            "fclopt_ptnu",
+            "FCLOpt-PTNU",
+            "byol:BYOL",
+            (*_BYOL, Flow("target", down=NEVER), Flow(DISTANCE, up=NEVER)),
+        ),
+        Row(
+            "fclopt_dp",
+            "FCLOpt-PTNU-DP",
+            "byol:BYOL",
+            (*_BYOL, Flow("target", up=CALIBRATION, down=NEVER), Flow(DISTANCE)),
+        ),
+        Row("fedmoco", "FedMoCo", "moco:MoCo", (Flow("online"), Flow("target"))),
+        Row(
+            "fcl",
+            "FCL",
+            "fcl:FCL",
+            (Flow("online"), Flow("target"), Flow("bank", combine=OTHERS)),
+        ),
+    )
+}
+
+
+def crosses(when: str, round_number: int, calibration_rounds: int) -> bool:
+    """Whether a flow with this ``when`` crosses in this round (rounds count from 0)."""
+    return when == ALWAYS or (when == CALIBRATION and round_number % calibration_rounds == 0)

@@ -1,0 +1,1 @@
+"""Fine-tuning a pre-trained encoder through the MONAI bundle, and its metrics."""

@@ -1,0 +1,1 @@
+"""Self-supervised methods, one file each: pure PyTorch, no federation."""

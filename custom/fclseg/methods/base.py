@@ -1,0 +1,73 @@
+"""What a self-supervised method is: modules, a loss for a batch, and what follows a step.
+
+Everything a method remembers is a module or a buffer of it, so ``state_dict()`` is the site's whole memory. A direct
+sub-module is a *component*: the unit that the exchange plan sends up or down (``online``, ``predictor``, ``target``,
+``bank``...). Nothing here knows about federation.
+"""
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+
+import torch
+from torch import nn
+
+from fclseg.data.augment import Views
+from fclseg.data.sampler import Batch, SliceSampler
+from fclseg.networks.heads import EncoderNetwork
+from fclseg.presets import Preset
+
+State = dict[str, torch.Tensor]
+
+
+class Method(nn.Module):
+    """Base of all methods. ``online`` is the network whose encoder is kept for fine-tuning."""
+
+    wants_partners = False
+    """Whether a batch must bring, for each image, another one of its partition from a different volume."""
+    wants_labels = False
+    """Whether the method trains on labelled slices only (supervised fine-tuning)."""
+    lr_setting = "lr_moco"
+    """Which of the preset's learning rates the method uses."""
+
+    online: EncoderNetwork
+
+    def __init__(self, preset: Preset):
+        super().__init__()
+        self.preset = preset
+        self.views = Views(preset)
+        self.online = EncoderNetwork(preset)
+
+    def trainable(self) -> Iterable[nn.Parameter]:
+        """What the optimiser moves."""
+        return (parameter for parameter in self.parameters() if parameter.requires_grad)
+
+    def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
+        """Called after the site received its components and before its first step of the round."""
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
+        """The loss of one batch; ``generator`` is the only source of randomness."""
+        raise NotImplementedError
+
+    def after_step(self) -> None:
+        """What follows an optimiser step: moving averages, enqueueing."""
+
+    def send(self, component: str) -> State:
+        """A component as it leaves the site."""
+        return self.get_submodule(component).state_dict()
+
+    def receive(self, components: Mapping[str, State]) -> None:
+        """Take in what came from the server."""
+        for name, state in components.items():
+            self.get_submodule(name).load_state_dict(state)
+
+
+@torch.no_grad()
+def move_average(target: nn.Module, online: nn.Module, momentum: float) -> None:
+    """xi <- m xi + (1 - m) theta (Eq. byol_ema), parameters only: BatchNorm statistics stay the target's own."""
+    for xi, theta in zip(target.parameters(), online.parameters(), strict=True):
+        xi.lerp_(theta, 1.0 - momentum)
+
+
+def frozen_copy(network: nn.Module) -> nn.Module:
+    """A copy that no gradient reaches: the target (momentum) network at the start."""
+    return deepcopy(network).requires_grad_(False)

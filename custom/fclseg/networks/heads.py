@@ -1,0 +1,30 @@
+"""Small heads on the encoder: projector and predictor, and the encoder-with-projector that the paper calls a network."""
+
+import torch
+from torch import nn
+
+from fclseg.networks.unet import Encoder
+from fclseg.presets import Preset
+
+
+def mlp(in_size: int, hidden: int, out_size: int) -> nn.Sequential:
+    """Linear-BatchNorm-ReLU-Linear, the shape of projector and predictor (``paper``: 384-2048-384)."""
+    return nn.Sequential(
+        nn.Linear(in_size, hidden), nn.BatchNorm1d(hidden), nn.ReLU(inplace=True), nn.Linear(hidden, out_size)
+    )
+
+
+class EncoderNetwork(nn.Module):
+    """Encoder, global average pooling and projector: image [B, 1, H, W] -> one feature vector [B, D]."""
+
+    def __init__(self, preset: Preset):
+        super().__init__()
+        self.encoder = Encoder(preset.channels)
+        self.projector = mlp(preset.feature_size, preset.hidden, preset.feature_size)
+
+    def embed(self, x: torch.Tensor) -> torch.Tensor:
+        """The pooled encoder output, before the projector: what later fine-tuning builds on."""
+        return self.encoder(x)[-1].mean(dim=(2, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.projector(self.embed(x))

@@ -1,0 +1,62 @@
+"""The 2D U-Net of the paper, with encoder and decoder as separate modules.
+
+MONAI's blocks give exactly the layers behind the paper's byte counts: two conv3x3-BatchNorm-LeakyReLU a level and max
+pooling between levels (``paper``: 48-96-192-384).
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from monai.networks.nets.basic_unet import Down, TwoConv, UpCat
+from torch import nn
+
+ACTIVATION = ("LeakyReLU", {"negative_slope": 0.1, "inplace": True})
+NORM = "batch"
+
+
+class Encoder(nn.Module):
+    """Image [B, 1, H, W] -> one feature map per level; the last is the coarsest. This is what pre-training learns."""
+
+    def __init__(self, channels: Sequence[int], in_channels: int = 1):
+        super().__init__()
+        self.channels = tuple(channels)
+        self.stem = TwoConv(2, in_channels, channels[0], act=ACTIVATION, norm=NORM, bias=True)
+        self.down = nn.ModuleList(Down(2, i, o, act=ACTIVATION, norm=NORM, bias=True) for i, o in pairwise(channels))
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        maps = [self.stem(x)]
+        for down in self.down:
+            maps.append(down(maps[-1]))
+        return maps
+
+
+class Decoder(nn.Module):
+    """Feature maps of the encoder -> class scores [B, classes, H, W]."""
+
+    def __init__(self, channels: Sequence[int], classes: int):
+        super().__init__()
+        fine_to_coarse = list(pairwise(channels))
+        self.up = nn.ModuleList(
+            UpCat(2, coarse, fine, fine, act=ACTIVATION, norm=NORM, bias=True)
+            for fine, coarse in reversed(fine_to_coarse)
+        )
+        self.head = nn.Conv2d(channels[0], classes, kernel_size=1)
+
+    def forward(self, maps: Sequence[torch.Tensor]) -> torch.Tensor:
+        x = maps[-1]
+        for up, skip in zip(self.up, reversed(maps[:-1]), strict=True):
+            x = up(x, skip)
+        return self.head(x)
+
+
+class UNet(nn.Module):
+    """Encoder and decoder: the segmentation network that is fine-tuned."""
+
+    def __init__(self, channels: Sequence[int], classes: int, in_channels: int = 1):
+        super().__init__()
+        self.encoder = Encoder(channels, in_channels)
+        self.decoder = Decoder(channels, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.decoder(self.encoder(x))

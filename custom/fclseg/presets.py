@@ -1,0 +1,108 @@
+"""The three sizes in which everything can run, as one table.
+
+``paper`` follows the paper's settings, ``small`` is what two CPU cores train in minutes, and ``demo`` is for a first
+look and for tests. Anything that is not listed per preset is the paper's value and the same for all.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+from fclseg.errors import FCLSegError
+
+SPACING_MM = {"acdc": 1.25, "hvsmr": 0.7, "nifti": 1.25}
+"""In-plane pixel size of the paper, by data layout; a preset multiplies it by ``pixel_scale``."""
+
+PARTITIONS = 4
+"""S: the number of ordered partitions of a volume along its slice axis."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    name: str
+    # images
+    image_size: int  # side of the stored slices in pixels
+    pixel_scale: float  # pixel size relative to SPACING_MM
+    view_size: int  # side of the augmented views the encoder sees in pre-training
+    # networks
+    channels: tuple[int, ...]  # encoder widths, one per level; the last is the feature size
+    hidden: int  # hidden width of projector and predictor
+    # pre-training
+    rounds: int
+    local_epochs: int
+    batch_size: int
+    bank_size: int  # K
+    lr_moco: float = 0.05
+    lr_byol: float = 0.5
+    sgd_momentum: float = 0.9
+    weight_decay: float = 1e-4
+    temperature: float = 0.1
+    ema_momentum: float = 0.99  # m, Eq. (byol_ema)
+    ptnu_momentum: float = 0.995  # m_d, Algorithm 2
+    calibration_rounds: int = 10  # R: alpha is adjusted every R rounds
+    # fine-tuning
+    finetune_epochs: int = 200
+    finetune_batch: int = 10
+    finetune_lr: float = 5e-4
+    encoder_lr_factor: float = 1.0
+    frozen_epochs: int = 0
+
+    @property
+    def feature_size(self) -> int:
+        return self.channels[-1]
+
+    def spacing(self, layout: str) -> float:
+        return SPACING_MM[layout] * self.pixel_scale
+
+
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            name="demo",
+            image_size=48,
+            pixel_scale=3.0,
+            view_size=32,
+            channels=(8, 16, 32, 64),
+            hidden=128,
+            rounds=4,
+            local_epochs=1,
+            batch_size=16,
+            bank_size=128,
+            calibration_rounds=2,
+            finetune_epochs=30,
+        ),
+        Preset(
+            name="small",
+            image_size=64,
+            pixel_scale=2.0,
+            view_size=48,
+            channels=(8, 16, 32, 64),
+            hidden=256,
+            rounds=60,
+            local_epochs=5,
+            batch_size=16,
+            bank_size=1024,
+        ),
+        Preset(
+            name="paper",
+            image_size=192,
+            pixel_scale=1.0,
+            view_size=192,
+            channels=(48, 96, 192, 384),
+            hidden=2048,
+            rounds=200,
+            local_epochs=1,
+            batch_size=32,
+            bank_size=4096,
+        ),
+    )
+}
+
+
+def get_preset(name: str, **changes: object) -> Preset:
+    """The named preset, with single values changed by keyword."""
+    if name not in PRESETS:
+        raise FCLSegError(f"there is no preset '{name}': choose one of {', '.join(PRESETS)}")
+    known = {field.name for field in fields(Preset)}
+    if unknown := sorted(set(changes) - known):
+        raise FCLSegError(f"preset '{name}' has no setting '{unknown[0]}': it has {', '.join(sorted(known))}")
+    return replace(PRESETS[name], **changes)

@@ -1,0 +1,1 @@
+"""The tables of the paper: runs, statistics, figures and the report."""
