@@ -2,7 +2,7 @@
 
 
 class FCLSegError(Exception):
-    """One sentence for the user: what is wrong, where, and what to do. The command line prints it without a traceback."""
+    """One sentence for the user: what is wrong, where, and what to do. The command line prints it as it is."""
 
 
 class DataError(FCLSegError):

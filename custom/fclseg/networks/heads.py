@@ -1,4 +1,4 @@
-"""Small heads on the encoder: projector and predictor, and the encoder-with-projector that the paper calls a network."""
+"""Projector and predictor, and the encoder with projector that the paper calls a network."""
 
 import torch
 from torch import nn
