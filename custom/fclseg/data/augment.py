@@ -1,0 +1,145 @@
+"""Random views of a whole batch at once: one affine resampling and a few tensor operations, no loop over samples.
+
+Random numbers are drawn by the caller's (CPU) generator and then moved to the images' device, so a view is the same
+on every device up to rounding and bit for bit the same when a step is repeated.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+
+from fclseg.presets import Preset
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """How far a view may go from its image; every sample draws its own values uniformly from these ranges."""
+
+    area: tuple[float, float]  # share of the image's area that the crop keeps
+    aspect: float  # width and height of the crop differ by a factor of up to this
+    rotation: float  # degrees to either side
+    flip: float  # probability of a left/right mirror image
+    gamma: float  # exponent between 1 / gamma and gamma
+    contrast: float  # factor around the image's mean: 1 - contrast ... 1 + contrast
+    brightness: float  # shift to either side, as a share of the intensity range
+    noise: float  # largest standard deviation of the added noise
+    blur: float  # largest variance of the blur along each axis, in pixels squared (at most 2/3)
+
+
+PRETRAINING = Ranges(
+    area=(0.6, 1.0), aspect=1.1, rotation=30, flip=0, gamma=1.3, contrast=0.25, brightness=0.1, noise=0.05, blur=0.4
+)
+"""Weak on purpose: crops below about 0.6 of the image stall BYOL and make MoCo collapse, because two views then often
+show different organs. No mirror images: a heart whose right ventricle lies on the other side does not exist in the
+data, and telling left from right is what separates the two ventricles."""
+
+SUPERVISED = Ranges(
+    area=(0.75, 1.0), aspect=1.1, rotation=20, flip=0, gamma=1.3, contrast=0.2, brightness=0.1, noise=0.03, blur=0.3
+)
+"""For training with labels: the structures should stay inside the image."""
+
+
+class Views:
+    """``views(images, generator)`` is one random view [B, C, v, v] of each image; call it twice for two views.
+
+    A plain callable without parameters or buffers: it adds nothing to the state of the method that holds it.
+    """
+
+    def __init__(self, preset: Preset, ranges: Ranges = PRETRAINING):
+        self.size = (preset.view_size, preset.view_size)
+        self.ranges = ranges
+
+    @torch.no_grad()
+    def __call__(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        grid = _grid(_random_affine(images, self.size, self.ranges, generator), images, self.size)
+        return _random_intensity(_resample(images, grid, "bilinear"), self.ranges, generator)
+
+
+@torch.no_grad()
+def augment_labelled(
+    images: torch.Tensor, labels: torch.Tensor, generator: torch.Generator, ranges: Ranges = SUPERVISED
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Images [B, C, H, W] and labels [B, H, W] or [B, 1, H, W] under the same random affine map, same sizes out.
+
+    Labels are looked up at the nearest pixel and are background (0) outside the image, so no label value appears that
+    was not there, whatever values mark "no label". Intensities change in the images only.
+    """
+    size = images.shape[2:]
+    grid = _grid(_random_affine(images, size, ranges, generator), images, size)
+    planes = labels.reshape(len(labels), 1, *size).to(images.dtype)
+    moved = _resample(planes, grid, "nearest").to(labels.dtype).reshape(labels.shape)
+    return _random_intensity(_resample(images, grid, "bilinear"), ranges, generator), moved
+
+
+def _uniform(count: int, values: int, generator: torch.Generator, device: torch.device) -> torch.Tensor:
+    """``values`` vectors [B] of numbers in [0, 1), one row each."""
+    return torch.rand(values, count, generator=generator, device=generator.device).to(device)
+
+
+def _between(low: float, high: float, u: torch.Tensor) -> torch.Tensor:
+    return low + (high - low) * u
+
+
+def _random_affine(
+    images: torch.Tensor, size: tuple[int, int], ranges: Ranges, generator: torch.Generator
+) -> torch.Tensor:
+    """One crop, rotation and mirror per sample as maps [B, 2, 3] from output to input coordinates in [-1, 1]."""
+    u = _uniform(len(images), 6, generator, images.device)
+    side = _between(*ranges.area, u[0]).sqrt()
+    stretch = ranges.aspect ** (_between(-0.5, 0.5, u[1]))
+    scale = torch.stack([side * stretch, side / stretch])
+    angle = torch.deg2rad(_between(-ranges.rotation, ranges.rotation, u[2]))
+    mirror = torch.where(u[3] < ranges.flip, -1.0, 1.0)
+    # The crop's centre moves only as far as the unrotated crop stays inside the image.
+    shift = (1 - scale).clamp(min=0) * _between(-1, 1, u[4:6])
+    return affine_maps(scale, angle, shift, mirror, images.shape[2:], size)
+
+
+def affine_maps(
+    scale: torch.Tensor,
+    angle: torch.Tensor,
+    shift: torch.Tensor,
+    mirror: torch.Tensor,
+    in_size: tuple[int, int],
+    out_size: tuple[int, int],
+) -> torch.Tensor:
+    """Maps [B, 2, 3] for ``affine_grid``: ``scale`` [2, B] (x, y) is the crop's side relative to the largest one that
+    has the output's shape, ``angle`` [B] turns it by radians, ``shift`` [2, B] moves its centre in units of half the
+    image and ``mirror`` [B] is -1 where left and right swap. Rotation happens in pixels, so it never shears an image
+    that is not square.
+    """
+    (in_h, in_w), (out_h, out_w) = in_size, out_size
+    fit = min(in_h / out_h, in_w / out_w)
+    half_x, half_y = scale[0] * mirror * (fit * out_w / 2), scale[1] * (fit * out_h / 2)
+    cos, sin = angle.cos(), angle.sin()
+    row_x = torch.stack([cos * half_x, -sin * half_y], dim=1) / (in_w / 2)
+    row_y = torch.stack([sin * half_x, cos * half_y], dim=1) / (in_h / 2)
+    return torch.cat([torch.stack([row_x, row_y], dim=1), shift.T[:, :, None]], dim=2)
+
+
+def _grid(maps: torch.Tensor, images: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    return F.affine_grid(maps.to(images.dtype), [len(images), 1, *size], align_corners=False)
+
+
+def _resample(planes: torch.Tensor, grid: torch.Tensor, mode: str) -> torch.Tensor:
+    return F.grid_sample(planes, grid, mode=mode, padding_mode="zeros", align_corners=False)
+
+
+def _random_intensity(images: torch.Tensor, ranges: Ranges, generator: torch.Generator) -> torch.Tensor:
+    """Blur, gamma, contrast, brightness and noise, each sample with its own strength; the result stays in [0, 1]."""
+    u = _uniform(len(images), 5, generator, images.device)[:, :, None, None, None].to(images.dtype)
+    noise = torch.randn(images.shape, generator=generator, device=generator.device).to(images)
+    images = _blur(images, ranges.blur * u[0])
+    images = images.clamp(0, 1) ** (ranges.gamma ** _between(-1, 1, u[1]))
+    mean = images.mean(dim=(1, 2, 3), keepdim=True)
+    images = mean + (images - mean) * _between(1 - ranges.contrast, 1 + ranges.contrast, u[2])
+    images = images + _between(-ranges.brightness, ranges.brightness, u[3])
+    return (images + noise * (ranges.noise * u[4])).clamp(0, 1)
+
+
+def _blur(images: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+    """Three taps (v/2, 1 - v, v/2) along each axis: a kernel of variance v with one strength per sample."""
+    padded = F.pad(images, (1, 1, 1, 1), mode="replicate")
+    padded = (1 - variance) * padded[..., 1:-1] + variance / 2 * (padded[..., :-2] + padded[..., 2:])
+    return (1 - variance) * padded[..., 1:-1, :] + variance / 2 * (padded[..., :-2, :] + padded[..., 2:, :])
