@@ -32,6 +32,7 @@ class Preset:
     bank_size: int  # K
     lr_moco: float = 0.05
     lr_byol: float = 0.5
+    optimizer: str = "sgd"  # or "adamw", whose learning rates are some hundred times smaller
     sgd_momentum: float = 0.9
     weight_decay: float = 1e-4
     temperature: float = 0.1

@@ -7,6 +7,8 @@ sub-module of the method (``fclseg.methods.base``); ``distance`` is the one scal
 from dataclasses import dataclass, field
 from typing import Any
 
+from fclseg.errors import FCLSegError
+
 ALWAYS, NEVER, CALIBRATION = "always", "never", "calibration"
 """When a component crosses: each round, not at all, or every R-th round (``Preset.calibration_rounds``)."""
 
@@ -75,6 +77,13 @@ ROWS = {
         ),
     )
 }
+
+
+def get_row(job: str) -> Row:
+    """The row that runs as ``jobs/<job>``."""
+    if job not in ROWS:
+        raise FCLSegError(f"there is no job '{job}': choose one of {', '.join(ROWS)}")
+    return ROWS[job]
 
 
 def crosses(when: str, round_number: int, calibration_rounds: int) -> bool:

@@ -48,6 +48,10 @@ class Method(nn.Module):
         """The loss of one batch; ``generator`` is the only source of randomness."""
         raise NotImplementedError
 
+    def features(self, images: torch.Tensor) -> torch.Tensor:
+        """Feature vectors [B, D] of images, as the collapse monitor looks at them."""
+        return self.online(images)
+
     def after_step(self) -> None:
         """What follows an optimiser step: moving averages, enqueueing."""
 
@@ -56,9 +60,10 @@ class Method(nn.Module):
         return self.get_submodule(component).state_dict()
 
     def receive(self, components: Mapping[str, State]) -> None:
-        """Take in what came from the server."""
+        """Take in what came from the server; BatchNorm tensors it does not bring stay the site's own."""
         for name, state in components.items():
-            self.get_submodule(name).load_state_dict(state)
+            module = self.get_submodule(name)
+            module.load_state_dict({**batch_norm_state(module), **state})
 
 
 @torch.no_grad()
@@ -66,6 +71,16 @@ def move_average(target: nn.Module, online: nn.Module, momentum: float) -> None:
     """xi <- m xi + (1 - m) theta (Eq. byol_ema), parameters only: BatchNorm statistics stay the target's own."""
     for xi, theta in zip(target.parameters(), online.parameters(), strict=True):
         xi.lerp_(theta, 1.0 - momentum)
+
+
+def batch_norm_state(module: nn.Module) -> State:
+    """The tensors of all BatchNorm layers below a module: scale, shift, running statistics and counter."""
+    return {
+        f"{layer_name}.{name}": tensor
+        for layer_name, layer in module.named_modules()
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        for name, tensor in layer.state_dict().items()
+    }
 
 
 def frozen_copy(network: nn.Module) -> nn.Module:

@@ -1,0 +1,81 @@
+"""Weighted averaging of a component over sites, F = sum_c n_c / n f_c (Eq. byol_online_agg), as results arrive.
+
+The accumulator is as large as one network whatever the number of sites, and the result does not depend on who
+answered first: n_c x is exact in float64 (n_c is a whole number of samples, x a float32), and sums are kept as an
+unevaluated pair of float64 whose rounding errors are carried along (Knuth's TwoSum). The pair holds the sum exactly
+unless the values of one weight at different sites are more than about twelve orders of magnitude apart.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.states import Arrays, batch_norm_names, check_state
+
+BATCH_NORM = ("average", "local")
+"""``average``: BatchNorm is averaged like everything else. ``local``: its tensors stay at their site, scale, shift and
+statistics alike, and are left out of the mean."""
+
+
+class WeightedMean:
+    """``add`` what each site sent, then take the ``result``.
+
+    ``like`` is what a valid contribution looks like (names, shapes, kinds); without it the first one decides. Integer
+    counters (BatchNorm's ``num_batches_tracked``) become the weighted mean rounded to the nearest whole number.
+    """
+
+    def __init__(self, component: str, like: Mapping[str, np.ndarray] | None = None, batch_norm: str = "average"):
+        if batch_norm not in BATCH_NORM:
+            raise FCLSegError(f"BatchNorm policy '{batch_norm}' is unknown: choose one of {', '.join(BATCH_NORM)}")
+        self.component, self.batch_norm = component, batch_norm
+        self.total_weight = 0
+        self._like = like
+        self._sums: Arrays = {}
+        self._errors: Arrays = {}
+
+    def add(self, state: Mapping[str, np.ndarray], weight: int, site: str = "") -> None:
+        """Take in one site's component with its number of samples; a refused one leaves the mean as it was."""
+        if weight != int(weight) or weight < 1:
+            raise FCLSegError(f"{site or 'a site'}: {weight} is no number of samples: it must be 1, 2, 3 ...")
+        weight = int(weight)
+        if self._like is None:
+            self._like = {name: np.empty_like(array) for name, array in state.items()}
+        check_state(state, self._like, site, self.component)
+        for name in self._averaged():
+            self._accumulate(name, state[name], weight)
+        self.total_weight += weight
+
+    def result(self) -> Arrays:
+        """The mean in the kind of the contributions, rounded once."""
+        if not self.total_weight:
+            raise FCLSegError(f"no site sent component '{self.component}': there is nothing to average")
+        return {name: self._mean(name) for name in self._averaged()}
+
+    def _averaged(self) -> list[str]:
+        left_out = batch_norm_names(self._like) if self.batch_norm == "local" else ()
+        return [name for name in self._like if name not in left_out]
+
+    def _accumulate(self, name: str, array: np.ndarray, weight: int) -> None:
+        if np.issubdtype(array.dtype, np.integer):
+            self._sums[name] = self._sums.get(name, 0) + array.astype(np.int64) * weight
+            return
+        term = array.astype(np.float64) * weight
+        if name not in self._sums:
+            self._sums[name], self._errors[name] = term, np.zeros_like(term)
+            return
+        self._sums[name], error = two_sum(self._sums[name], term)
+        self._errors[name] = self._errors[name] + error
+
+    def _mean(self, name: str) -> np.ndarray:
+        kind, total = self._like[name].dtype, self.total_weight
+        if np.issubdtype(kind, np.integer):
+            return np.asarray((2 * self._sums[name] + total) // (2 * total)).astype(kind)
+        return np.asarray((self._sums[name] + self._errors[name]) / total).astype(kind)
+
+
+def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(s, e) with s = a + b as rounded and e the rounding error, so that s + e = a + b exactly (Knuth)."""
+    s = a + b
+    b_rounded = s - a
+    return s, (a - (s - b_rounded)) + (b - b_rounded)

@@ -1,0 +1,74 @@
+"""The l1 distance between networks (Eq. distance_exact) and its prediction from scalars (DP).
+
+The distance is the *mean* absolute difference over the target's parameters. BatchNorm's running statistics are no
+parameters and are left out: they are 0.4 % of the numbers and would be a quarter of the distance.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.states import parameter_names
+
+
+def distance(theta: Mapping[str, np.ndarray], xi: Mapping[str, np.ndarray]) -> float:
+    """d(theta, xi) = 1/N sum |a - b| over the parameters of an online and a target network, summed in float64."""
+    if different := sorted(set(theta) ^ set(xi)):
+        raise FCLSegError(f"online and target network differ in tensor '{different[0]}': use one preset for both")
+    total, count = 0.0, 0
+    for name in parameter_names(xi):
+        if theta[name].shape != xi[name].shape:
+            raise FCLSegError(f"online and target network differ in the shape of '{name}': use one preset for both")
+        total += float(np.abs(theta[name].astype(np.float64) - xi[name]).sum())
+        count += xi[name].size
+    return total / count if count else 0.0
+
+
+@dataclass
+class DistancePredictor:
+    """DP on the server: d~ = alpha DP, with DP the mean of the sites' distances (Eq. dist_pred_raw, dist_pred_scaled).
+
+    ``alpha`` starts at 1. When targets were uploaded, ``calibrate`` takes the exact distance between the new global
+    networks, and the DP of the *next* ``predict``, which the sites measure against that same global online network,
+    gives alpha = d / DP; in that round d~ is therefore exact.
+    """
+
+    alpha: float = 1.0
+    exact: float | None = None  # d of the last calibration, until the matching DP is known
+
+    def calibrate(self, exact: float) -> None:
+        """Note the exact d of a calibration round."""
+        self.exact = check_distance(exact, "the server")
+
+    def predict(self, distances: Mapping[str, float], trained: Collection[str] | None = None) -> float:
+        """d~ from the sites' dp_c.
+
+        ``trained`` names the sites that took part in the last round. With client sampling others answer too, but their
+        targets lag behind and would push d~ up, so DP is averaged over those that trained, if any of them answered.
+        """
+        if not distances:
+            raise FCLSegError("no site answered with its distance: the distance cannot be predicted in this round")
+        for site, value in distances.items():
+            check_distance(value, site)
+        counted = [value for site, value in sorted(distances.items()) if trained is None or site in trained]
+        counted = counted or [value for _, value in sorted(distances.items())]
+        mean = math.fsum(counted) / len(counted)
+        if self.exact is not None and mean > 0:
+            self.alpha = self.exact / mean
+        self.exact = None
+        return self.alpha * mean
+
+    def state(self) -> dict[str, float | None]:
+        """What a checkpoint keeps; ``DistancePredictor(**state)`` restores it."""
+        return asdict(self)
+
+
+def check_distance(value: float, site: str) -> float:
+    """The value as a float, refused when it is no distance: not finite, or negative."""
+    value = float(value)
+    if not math.isfinite(value) or value < 0:
+        raise FCLSegError(f"{site}: {value} is no distance between networks: its weights are damaged or diverged")
+    return value

@@ -1,0 +1,67 @@
+"""What crosses the wire: a component as a dictionary of numpy arrays, and the checks that guard it.
+
+The wire format is numpy (float32 for weights): every NVFlare end decodes it without a registered decomposer. Torch
+tensors are turned into it, and back, here and nowhere else.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import torch
+
+from fclseg.errors import FCLSegError
+
+Arrays = dict[str, np.ndarray]
+
+COUNTER = "num_batches_tracked"
+STATISTICS = ("running_mean", "running_var", COUNTER)
+"""The last part of the names of BatchNorm's buffers: not parameters, so no part of any distance."""
+
+
+def to_arrays(state: Mapping[str, torch.Tensor]) -> Arrays:
+    """A component's tensors as contiguous arrays that share no memory with the network."""
+    return {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format).numpy()
+        for name, tensor in state.items()
+    }
+
+
+def to_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    """The arrays as tensors that own their memory (what arrives from the wire may be read-only)."""
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def parameter_names(state: Iterable[str]) -> list[str]:
+    """The names that are parameters, in order: all but BatchNorm's running statistics and counters."""
+    return [name for name in state if name.rsplit(".", 1)[-1] not in STATISTICS]
+
+
+def batch_norm_names(state: Iterable[str]) -> set[str]:
+    """All tensors of BatchNorm layers, scale and shift included: a layer is one that keeps a running mean."""
+    names = list(state)
+    layers = {name.removesuffix("running_mean") for name in names if name.rsplit(".", 1)[-1] == "running_mean"}
+    return {name for name in names if name[: name.rfind(".") + 1] in layers}
+
+
+def check_state(state: Mapping[str, np.ndarray], like: Mapping[str, np.ndarray], site: str, component: str) -> None:
+    """Refuse a component with other tensors, shapes or kinds than ``like``, or with a value that is not finite."""
+    where = f"{site or 'a site'}: component '{component}'"
+    if different := sorted(set(state) ^ set(like)):
+        fault = "lacks" if different[0] in like else "brings an unknown"
+        raise FCLSegError(f"{where} {fault} tensor '{different[0]}': run the same version and preset at every site")
+    for name, expected in like.items():
+        array = state[name]
+        if not isinstance(array, np.ndarray) or array.shape != expected.shape or array.dtype != expected.dtype:
+            raise FCLSegError(
+                f"{where} has tensor '{name}' as {_describe(array)} instead of {_describe(expected)}: "
+                "run the same preset at every site"
+            )
+        if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+            raise FCLSegError(
+                f"{where} has values in tensor '{name}' that are not finite: its update is not used; "
+                "lower the learning rate or look at the site's images"
+            )
+
+
+def _describe(array: object) -> str:
+    return f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__

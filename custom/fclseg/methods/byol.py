@@ -1,0 +1,52 @@
+"""BYOL, the base of FCLOpt, FedBYOL and FedU: an online network that predicts what a slowly moving target sees.
+
+The paper's Eq. (byol_cl_loss) and Eq. (byol_ema). There are no negatives, so no features need to leave a site.
+"""
+
+import torch
+from torch.nn import functional
+
+from fclseg.data.sampler import Batch
+from fclseg.methods.base import Method, frozen_copy, move_average
+from fclseg.networks.heads import mlp
+from fclseg.presets import Preset
+
+
+def byol_loss(online: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Mean over the batch of 2 - 2 cos(z, z'), with z, z' of shape [B, D] (Eq. byol_cl_loss)."""
+    return 2.0 - 2.0 * functional.cosine_similarity(online, target, dim=1).mean()
+
+
+class BYOL(Method):
+    """Online encoder and projector, predictor, and the target: a moving average of the online network.
+
+    ``structural_positives`` is the share of images whose second view is taken from another volume's slice of the same
+    partition instead of from the image itself; 0 is the paper's FCLOpt.
+    """
+
+    lr_setting = "lr_byol"
+
+    def __init__(self, preset: Preset, structural_positives: float = 0.0):
+        super().__init__(preset)
+        self.predictor = mlp(preset.feature_size, preset.hidden, preset.feature_size)
+        self.target = frozen_copy(self.online)
+        self.structural_positives = structural_positives
+        self.wants_partners = structural_positives > 0
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
+        """Symmetrised: each view goes once through either network, and the two directions are averaged."""
+        first = self.views(batch.images, generator)
+        second = self.views(self._positives(batch, generator), generator)
+        with torch.no_grad():  # in training mode, so its BatchNorm uses the batch's statistics as the online network's
+            target_first, target_second = self.target(first), self.target(second)
+        online_first, online_second = self.predictor(self.online(first)), self.predictor(self.online(second))
+        return 0.5 * (byol_loss(online_first, target_second) + byol_loss(online_second, target_first))
+
+    def after_step(self) -> None:
+        move_average(self.target, self.online, self.preset.ema_momentum)
+
+    def _positives(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
+        if not self.wants_partners:
+            return batch.images
+        replaced = torch.rand(len(batch.images), generator=generator) < self.structural_positives
+        return torch.where(replaced.to(batch.images.device)[:, None, None, None], batch.partners, batch.images)

@@ -1,0 +1,30 @@
+"""From a row of the paper's tables to a method with its initial weights."""
+
+import importlib
+
+import torch
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import Row, get_row
+from fclseg.methods.base import Method
+from fclseg.presets import Preset
+from fclseg.randomness import derive_seed
+
+
+def build_method(row: Row | str, preset: Preset, seed: int) -> Method:
+    """The method of a row (or of the job of that name); the same seed gives the same weights at every site."""
+    if isinstance(row, str):
+        row = get_row(row)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "initial weights"))
+        method = method_class(row)(preset, **row.settings)
+    return method.to(memory_format=torch.channels_last)  # 10 to 30 % faster on CPUs; state files do not see it
+
+
+def method_class(row: Row) -> type[Method]:
+    """The class behind ``row.method``, written as ``module:Class`` below ``fclseg.methods``."""
+    module, _, name = row.method.partition(":")
+    try:
+        return getattr(importlib.import_module(f"fclseg.methods.{module}"), name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise FCLSegError(f"job '{row.job}' asks for method '{row.method}', which is not there: {error}") from error

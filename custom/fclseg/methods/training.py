@@ -1,0 +1,129 @@
+"""Local training: the optimiser, the cosine schedule over rounds, and one round at one site."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch.optim import SGD, AdamW, Optimizer
+
+from fclseg.data.sampler import Batch, SliceSampler
+from fclseg.errors import FCLSegError
+from fclseg.methods.base import Method, State
+from fclseg.methods.collapse import feature_std
+from fclseg.presets import Preset
+from fclseg.randomness import generator
+
+OPTIMIZERS: dict[str, Callable[[Preset, list, float], Optimizer]] = {
+    "sgd": lambda preset, parameters, lr: SGD(
+        parameters, lr=lr, momentum=preset.sgd_momentum, weight_decay=preset.weight_decay
+    ),
+    "adamw": lambda preset, parameters, lr: AdamW(parameters, lr=lr, weight_decay=preset.weight_decay),
+}
+"""What ``Preset.optimizer`` may name; ``sgd`` is the paper's."""
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """What a site reports of one round of local training."""
+
+    loss: float  # mean over the round's steps
+    samples: int  # n_c, the site's weight in the aggregation
+    steps: int
+    seconds: float
+    feature_std: float  # the collapse monitor, see fclseg.methods.collapse
+
+
+def cosine_lr(base: float, round_number: int, rounds: int) -> float:
+    """The learning rate of a round (counted from 0): ``base`` in the first round, falling to almost 0 in the last."""
+    return base * 0.5 * (1.0 + math.cos(math.pi * min(round_number, rounds) / rounds))
+
+
+def make_optimizer(method: Method, preset: Preset) -> Optimizer:
+    """The preset's optimiser over what the method trains, at the method's initial learning rate."""
+    if preset.optimizer not in OPTIMIZERS:
+        raise FCLSegError(f"there is no optimizer '{preset.optimizer}': choose one of {', '.join(OPTIMIZERS)}")
+    return OPTIMIZERS[preset.optimizer](preset, list(method.trainable()), getattr(preset, method.lr_setting))
+
+
+def optimizer_state(optimizer: Optimizer) -> State:
+    """The optimiser's memory as flat tensors, keyed ``<parameter index>.<name>``, for the site's state file."""
+    return {
+        f"{index}.{name}": value.detach().contiguous()
+        for index, entries in optimizer.state_dict()["state"].items()
+        for name, value in entries.items()
+        if value is not None
+    }
+
+
+def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, torch.Tensor]) -> None:
+    """Put the result of ``optimizer_state`` back; an empty state is a fresh optimiser."""
+    whole = optimizer.state_dict()
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    entries: dict[int, dict[str, torch.Tensor]] = {}
+    for key, value in state.items():
+        index, name = key.split(".", 1)
+        parameter = parameters[int(index)]
+        if value.shape == parameter.shape:  # in the parameter's memory layout, so that a resumed step rounds alike
+            value = torch.empty_like(parameter, requires_grad=False).copy_(value)
+        entries.setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict({**whole, "state": entries})
+
+
+def train_round(
+    method: Method,
+    sampler: SliceSampler,
+    optimizer: Optimizer,
+    *,
+    lr: float,
+    epochs: int,
+    seed: int,
+    site: str,
+    round_number: int,
+) -> RoundResult:
+    """``epochs`` passes over the site's slices; replays exactly for the same seed, site, round and thread count."""
+    started = time.perf_counter()
+    batches, views, begin = (
+        generator(seed, site, round_number, purpose) for purpose in ("batches", "views", "begin_round")
+    )
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    method.train()
+    method.begin_round(sampler, round_number, begin)
+    total, steps = 0.0, 0
+    for _ in range(epochs):
+        for batch in sampler.epoch(batches):
+            value = _step(method, optimizer, batch, views)
+            total, steps = total + value, steps + 1
+            if not math.isfinite(value):
+                raise FCLSegError(
+                    f"{site}: the loss became {value} in round {round_number}, step {steps}: "
+                    f"lower the learning rate ({lr:g}) or look for damaged images at this site"
+                )
+    if not steps:
+        raise FCLSegError(f"{site}: there is nothing to train on in round {round_number}: check the site's data folder")
+    spread = _measure_spread(method, batch)
+    return RoundResult(total / steps, len(sampler), steps, time.perf_counter() - started, spread)
+
+
+def _step(method: Method, optimizer: Optimizer, batch: Batch, views: torch.Generator) -> float:
+    """One optimiser step. Mixed precision on GPUs only: bfloat16 on CPUs is slow or not there at all."""
+    device = batch.images.device.type
+    mixed = device == "cuda" and torch.cuda.is_bf16_supported()
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=mixed):
+        loss = method.loss(batch, views)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    method.after_step()
+    return loss.item()
+
+
+@torch.no_grad()
+def _measure_spread(method: Method, batch: Batch) -> float:
+    """The collapse measure on the round's last images, in evaluation mode so that measuring changes nothing."""
+    method.eval()
+    spread = feature_std(method.features(batch.images))
+    method.train()
+    return spread
