@@ -1,0 +1,179 @@
+"""The beating heart of the phantom: one patient's two ventricles as signed distances and labels.
+
+Lengths are in millimetres, heights are measured along the long axis from the endocardial apex to the base. The cavity
+is a half ellipsoid that shortens and narrows in systole; the wall keeps its volume, so it thickens.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+RV, MYO, LV = 1, 2, 3
+"""Label values of the ACDC challenge."""
+
+GROUPS = {
+    # group: (ejection fraction, LV cavity radius, LV wall, reach of the RV beyond the septum)
+    "NOR": ((0.55, 0.70), (21, 27), (7, 10), (22, 32)),
+    "DCM": ((0.30, 0.40), (28, 35), (6, 9), (22, 34)),
+    "HCM": ((0.60, 0.75), (18, 24), (11, 16), (20, 30)),
+    "MINF": ((0.30, 0.48), (25, 32), (6, 10), (22, 32)),
+    "RV": ((0.45, 0.65), (19, 25), (6, 9), (32, 44)),
+}
+"""The five patient groups of ACDC; together they span ejection fractions from 30 to 75 %."""
+
+
+@dataclass(frozen=True)
+class Heart:
+    """What one patient's heart looks like at end-diastole, and how strongly it contracts."""
+
+    group: str
+    ejection_fraction: float
+    radius: float  # of the LV cavity at the base
+    wall: float
+    length: float  # of the LV cavity
+    shortening: float  # share of the length lost at end-systole
+    centre: tuple[float, float]  # of the LV in the image plane
+    tilt: tuple[float, float]  # drift of the centre per mm along the long axis
+    rv_angle: float  # direction from the LV to the RV, radians
+    rv_reach: float
+    rv_extent: float  # half length of the RV along the septum, relative to the LV's outer radius
+    rv_base: float  # height of the RV's base relative to the LV's
+    shape: tuple[tuple[float, float], ...]  # amplitude and phase of the 2nd, 3rd and 4th harmonic of the LV outline
+    rv_shape: tuple[tuple[float, float], ...]
+    papillary: tuple[tuple[float, float, float], ...]  # angle, radius relative to the cavity's, size
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator) -> "Heart":
+        group = str(rng.choice(list(GROUPS)))
+        fraction, radius, wall, reach = (rng.uniform(*limits) for limits in GROUPS[group])
+        rv_angle = np.pi + rng.uniform(-0.6, 0.35)
+        return cls(
+            group=group,
+            ejection_fraction=fraction,
+            radius=radius,
+            wall=wall,
+            length=rng.uniform(62, 80) + 0.4 * (radius - 24),
+            shortening=0.08 + 0.12 * fraction,
+            centre=(rng.uniform(-12, 12), rng.uniform(-12, 12)),
+            tilt=(rng.uniform(-0.15, 0.15), rng.uniform(-0.15, 0.15)),
+            rv_angle=rv_angle,
+            rv_reach=reach,
+            rv_extent=rng.uniform(0.95, 1.25),
+            rv_base=rng.uniform(1.0, 1.12),
+            shape=_harmonics(rng, (0.06, 0.03, 0.015)),
+            rv_shape=_harmonics(rng, (0.08, 0.06, 0.03)),
+            papillary=tuple(
+                (rv_angle + side * rng.uniform(1.6, 2.3), rng.uniform(0.55, 0.75), rng.uniform(2.5, 4.5))
+                for side in (-1, 1)
+            ),
+        )
+
+
+@dataclass
+class Beat:
+    """Signed distances (mm, negative inside) [T, Z, X, Y] of a heart on a grid over the cycle, and edge widths."""
+
+    cavity: np.ndarray  # inside the endocardium
+    wall: np.ndarray  # inside the epicardium
+    rv: np.ndarray  # inside the RV's endocardium and outside the LV
+    papillary: np.ndarray
+    has_lv: np.ndarray  # [T, Z, 1, 1]: the slice lies below the mitral valve
+    edge: np.ndarray  # [T, Z, 1, 1]: blur of the outlines by a thick slice through a slanted wall
+
+    def labels(self) -> np.ndarray:
+        """Papillary muscles count as cavity, as in ACDC; above the valve nothing of the LV is labelled."""
+        labels = np.where(self.rv < 0, RV, 0).astype(np.uint8)
+        labels[(self.wall < 0) & self.has_lv] = MYO
+        labels[(self.cavity < 0) & self.has_lv] = LV
+        labels[(self.wall < 0) & ~self.has_lv] = 0
+        return labels
+
+
+def contraction(frames: int) -> tuple[np.ndarray, int]:
+    """How far the heart has contracted in each frame (0 end-diastole, 1 end-systole), and the end-systolic frame.
+
+    Ejection, rapid filling, diastasis and atrial kick, as in a measured volume curve.
+    """
+    if frames == 1:
+        return np.zeros(1), 0
+    systole = max(1, round(0.36 * frames))
+    knots = np.array([0, 0.5 * systole, systole, systole + 0.22 * frames, 0.85 * frames, frames])
+    curve = np.interp(np.arange(frames), knots, [0, 0.55, 1, 0.3, 0.2, 0])
+    return curve, systole
+
+
+def beat(heart: Heart, x: np.ndarray, y: np.ndarray, heights: np.ndarray, jitter: np.ndarray, frames: int) -> Beat:
+    """The heart on the points (x [X, 1], y [1, Y]) of slices at ``heights`` [Z], shifted by ``jitter`` [Z, 2]."""
+    curve, _ = contraction(frames)
+    inner, outer, ratio, edge = _radii(heart, heights, curve)
+    drift = heights[:, None] - heart.length / 2
+    centre = np.asarray(heart.centre) + np.asarray(heart.tilt) * drift + jitter
+    dx, dy = x - centre[:, 0, None, None], y - centre[:, 1, None, None]
+    distance, angle = np.hypot(dx, dy), np.arctan2(dy, dx)
+    outline = _outline(angle, heart.shape)
+    cavity = distance - inner * outline
+    wall = distance - outer * outline
+    rv = np.maximum(_rv_distance(heart, dx, dy, outer, ratio, curve), -wall)
+    below_valve = (ratio <= 1)[:, :, None, None]
+    papillary = _papillary_distance(heart, dx, dy, inner, ratio)
+    return Beat(cavity.astype(np.float32), wall.astype(np.float32), rv.astype(np.float32), papillary, below_valve, edge)
+
+
+def _harmonics(rng: np.random.Generator, amplitudes: tuple[float, ...]) -> tuple[tuple[float, float], ...]:
+    return tuple((rng.uniform(0, a), rng.uniform(-np.pi, np.pi)) for a in amplitudes)
+
+
+def _outline(angle: np.ndarray, harmonics: tuple[tuple[float, float], ...]) -> np.ndarray:
+    """Radius by angle relative to a circle of the same area."""
+    wave = sum(a * np.cos(order * (angle - phase)) for order, (a, phase) in enumerate(harmonics, start=2))
+    return (1 + wave) / np.sqrt(1 + sum(a * a for a, _ in harmonics) / 2)
+
+
+def _half_ellipse(height: np.ndarray, apex: float, base: float) -> np.ndarray:
+    """1 at the base (and above), 0 at the apex (and below)."""
+    u = np.clip((base - height) / (base - apex), 0, 1)
+    return np.sqrt(1 - u * u)
+
+
+def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Inner and outer LV radius [T, Z, 1, 1], relative height of the tissue seen [T, Z], edge width [T, Z, 1, 1].
+
+    The cavity is scaled so that the sum over the slices, which is what voxel counting sees, follows the volume curve
+    exactly: the ejection fraction of the labels is the one drawn.
+    """
+    stretch = 1 / (1 - heart.shortening * curve[:, None])
+    tissue = heights[None] * stretch  # end-diastolic height of what lies in the slice now
+    inner = heart.radius * _half_ellipse(tissue, 0, heart.length)
+    outer = (heart.radius + heart.wall) * _half_ellipse(tissue, -heart.wall, heart.length)
+    area = np.where(tissue <= heart.length, inner**2, 0).sum(axis=1, keepdims=True)
+    volume = area[:1] * (1 - heart.ejection_fraction * curve[:, None])
+    now = inner * np.sqrt(volume / area)
+    outer_now = np.sqrt(now**2 + np.maximum(outer**2 - inner**2, 0) * stretch)
+    slope = np.abs(np.gradient(now, axis=1)) if len(heights) > 1 else np.zeros_like(now)
+    now, outer_now, edge = (a.astype(np.float32)[:, :, None, None] for a in (now, outer_now, np.clip(slope, 0, 6)))
+    return now, outer_now, tissue / heart.length, edge
+
+
+def _rv_distance(heart: Heart, dx, dy, outer: np.ndarray, ratio: np.ndarray, curve: np.ndarray) -> np.ndarray:
+    """Distance to the ellipse from which the LV cuts the crescent; it contracts mostly towards the septum."""
+    size = _half_ellipse(ratio, 0.1, heart.rv_base)[:, :, None, None].astype(np.float32)
+    squeeze = np.float32(1 - 0.75 * heart.ejection_fraction * curve[:, None, None, None])
+    reach = heart.rv_reach * size * squeeze
+    along, across = np.cos(heart.rv_angle), np.sin(heart.rv_angle)
+    radial, tangential = dx * along + dy * across, dy * along - dx * across
+    half_radial = (0.5 * outer + reach / 2) * np.minimum(1, size * 3) + 1e-3
+    half_tangential = heart.rv_extent * outer * (0.35 + 0.65 * size) * (0.8 + 0.2 * squeeze) + 1e-3
+    u, v = (radial - (0.5 * outer + reach / 2)) / half_radial, tangential / half_tangential
+    bend = _outline(np.arctan2(tangential, radial - 0.5 * outer[:1]), heart.rv_shape)
+    distance = (np.hypot(u, v) - bend) * np.sqrt(half_radial * half_tangential)
+    return np.where(size > 0.15, distance, 1e3)
+
+
+def _papillary_distance(heart: Heart, dx, dy, inner: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    """The two muscles hang from the wall between a quarter and three quarters of the cavity's height."""
+    nearest = np.full(np.broadcast_shapes(dx.shape, inner.shape), 1e3, dtype=np.float32)
+    for angle, offset, size in heart.papillary:
+        px, py = offset * inner * np.cos(angle), offset * inner * np.sin(angle)
+        present = size * np.sqrt(np.clip(1 - ((ratio - 0.5) / 0.3) ** 2, 0, 1))[:, :, None, None]
+        np.minimum(nearest, np.hypot(dx - px, dy - py) - present, out=nearest, where=present > 0)
+    return nearest
