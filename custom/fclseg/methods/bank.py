@@ -1,0 +1,105 @@
+"""The memory bank of features that contrastive methods compare against, and the banks that other sites shared.
+
+``MemoryBank`` is Q_{l,c} of Eq. (shared_negatives), the K newest features of the site's own images; ``RemoteBanks`` is
+the rest of Q. Both consist of buffers alone, so they are part of the site's state.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fclseg.data.sampler import SliceSampler
+from fclseg.errors import FCLSegError
+
+
+class MemoryBank(nn.Module):
+    """A ring buffer of K unit features [K, D] with the partition [K] of the slice each comes from."""
+
+    def __init__(self, size: int, feature_size: int):
+        super().__init__()
+        self.register_buffer("features", torch.zeros(size, feature_size))
+        self.register_buffer("partitions", torch.zeros(size, dtype=torch.uint8))
+        self.register_buffer("pointer", torch.zeros((), dtype=torch.int64))  # where the next feature goes: the oldest
+        self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
+
+    def __len__(self) -> int:
+        return int(self.filled)
+
+    @property
+    def size(self) -> int:
+        """K."""
+        return len(self.features)
+
+    @torch.no_grad()
+    def push(self, features: torch.Tensor, partitions: torch.Tensor) -> None:
+        """Replace the oldest entries by these; of a batch larger than the bank only its newest K remain."""
+        features, partitions = features[-self.size :], partitions[-self.size :]
+        places = (self.pointer + torch.arange(len(features), device=self.pointer.device)) % self.size
+        self.features[places] = functional.normalize(features, dim=1).to(self.features.dtype)
+        self.partitions[places] = partitions.to(self.partitions.dtype)
+        self.pointer.copy_((self.pointer + len(features)) % self.size)
+        self.filled.copy_((self.filled + len(features)).clamp(max=self.size))
+
+    def fill(
+        self,
+        sampler: SliceSampler,
+        encode: Callable[[torch.Tensor, torch.Generator], torch.Tensor],
+        generator: torch.Generator,
+    ) -> None:
+        """Replace all K entries by features of the site's own images: as many epochs of random views as that takes."""
+        pushed = 0
+        while pushed < self.size:
+            for batch in sampler.epoch(generator):
+                self.push(encode(batch.images, generator), batch.partitions)
+                pushed += len(batch.images)
+                if pushed >= self.size:
+                    break
+
+    def entries(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The features and partitions that have been filled in, in no particular order."""
+        return self.features[: len(self)], self.partitions[: len(self)]
+
+    def shared(self) -> dict[str, torch.Tensor]:
+        """What leaves the site: features and partition ids, without the ring's bookkeeping."""
+        return {"features": self.features, "partitions": self.partitions}
+
+
+class RemoteBanks(nn.Module):
+    """The banks of the other sites, one below the other; their number may change from round to round."""
+
+    def __init__(self, feature_size: int):
+        super().__init__()
+        self.register_buffer("features", torch.zeros(0, feature_size))
+        self.register_buffer("partitions", torch.zeros(0, dtype=torch.uint8))
+
+    def replace(self, states: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
+        """Take the others' banks (``MemoryBank.shared`` by site) in place of the previous ones.
+
+        The sites are sorted because the order in which answers arrive must not change the result; features are
+        brought back to unit length because a filter may have added noise or rounded them on the way.
+        """
+        for site, state in states.items():
+            features, partitions = state["features"], state["partitions"]
+            if features.shape != (len(partitions), self.features.shape[1]) or not features.isfinite().all():
+                raise FCLSegError(
+                    f"the bank of {site} is not a finite [n, {self.features.shape[1]}] array with n partitions: "
+                    "run every site with the same preset"
+                )
+        banks = [states[site] for site in sorted(states)]
+        features = [functional.normalize(bank["features"].to(self.features), dim=1) for bank in banks]
+        partitions = [bank["partitions"].to(self.partitions) for bank in banks]
+        self.features = torch.cat([self.features[:0], *features])
+        self.partitions = torch.cat([self.partitions[:0], *partitions])
+
+    def entries(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.features, self.partitions
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        """Let a stored state decide how many remote features there are, which PyTorch would call a size mismatch."""
+        for name in ("features", "partitions"):
+            if (stored := state_dict.get(prefix + name)) is not None:
+                buffer = getattr(self, name)
+                setattr(self, name, buffer.new_zeros((len(stored), *buffer.shape[1:])))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -1,0 +1,35 @@
+"""FedU (Zhuang et al. 2021): BYOL with a divergence-aware update of the predictor."""
+
+from collections.abc import Mapping
+
+import torch
+
+from fclseg.methods.base import State
+from fclseg.methods.byol import BYOL
+from fclseg.presets import Preset
+
+
+def encoder_divergence(first: State, second: State) -> float:
+    """Mean over the convolutions of a network of the L2 distance between their weights."""
+    weights = [name for name, value in first.items() if value.ndim == 4]
+    return float(torch.stack([(first[name] - second[name]).norm() for name in weights]).mean())
+
+
+class FedU(BYOL):
+    """Takes over the global predictor only where the global encoder is close to the site's own.
+
+    The online network is always replaced. When local training had moved it further than ``threshold`` (mu) from the
+    average, the site's data differ from the others', and its own predictor suits its own target better.
+    """
+
+    def __init__(self, preset: Preset, threshold: float = 0.4):
+        super().__init__(preset)
+        self.threshold = threshold
+
+    def receive(self, components: Mapping[str, State]) -> None:
+        if "online" in components and not self._agrees(components["online"]):
+            components = {name: state for name, state in components.items() if name != "predictor"}
+        super().receive(components)
+
+    def _agrees(self, online: State) -> bool:
+        return encoder_divergence(self.online.state_dict(), online) < self.threshold

@@ -1,0 +1,50 @@
+"""MoCo (He et al. 2020): a momentum (target) network and a memory bank of its features as negatives."""
+
+import torch
+from torch.nn import functional
+
+from fclseg.data.sampler import Batch, SliceSampler
+from fclseg.methods.bank import MemoryBank
+from fclseg.methods.base import Method, frozen_copy, move_average
+from fclseg.methods.infonce import contrastive_loss
+from fclseg.presets import Preset
+
+
+class MoCo(Method):
+    """The positive of a query is the target's feature of another view of the same image; negatives are the bank.
+
+    ``refill_each_round`` fills the bank from the current target at the start of every round. Without it the bank holds
+    features of a network that federated averaging has since replaced, and training can drift to chance.
+    """
+
+    def __init__(self, preset: Preset, refill_each_round: bool = True):
+        super().__init__(preset)
+        self.target = frozen_copy(self.online)
+        self.bank = MemoryBank(preset.bank_size, preset.feature_size)
+        self.refill_each_round = refill_each_round
+        self._fresh: tuple[torch.Tensor, torch.Tensor] | None = None  # keys and partitions of the step under way
+
+    def queries(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """q: unit features of one random view of each image by the online network [B, D]."""
+        return functional.normalize(self.online(self.views(images, generator)), dim=1)
+
+    @torch.no_grad()
+    def keys(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """k+: the same by the target network; no gradient reaches it."""
+        return functional.normalize(self.target(self.views(images, generator)), dim=1)
+
+    def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
+        if self.refill_each_round or len(self.bank) < self.bank.size:
+            self.bank.fill(sampler, self.keys, generator)
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
+        queries, keys = self.queries(batch.images, generator), self.keys(batch.images, generator)
+        self._fresh = keys, batch.partitions
+        positives = (queries * keys).sum(dim=1, keepdim=True)
+        negatives = queries @ self.bank.entries()[0].T
+        temperature = self.preset.temperature
+        return contrastive_loss(positives / temperature, negatives / temperature).mean()
+
+    def after_step(self) -> None:
+        move_average(self.target, self.online, self.preset.ema_momentum)
+        self.bank.push(*self._fresh)

@@ -1,0 +1,29 @@
+"""Rotation prediction (Gidaris et al. 2018): by how many quarter turns was the image rotated?"""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fclseg.data.sampler import Batch
+from fclseg.methods.base import Method
+from fclseg.presets import Preset
+
+TURNS = 4
+
+
+def quarter_turns(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """All four rotations of the images [B, ...] -> [4B, ...], and the number of quarter turns of each [4B]."""
+    turned = torch.cat([torch.rot90(images, turns, dims=(2, 3)) for turns in range(TURNS)])
+    return turned, torch.arange(TURNS, device=images.device).repeat_interleave(len(images))
+
+
+class Rotation(Method):
+    """A classifier of the four rotations on the projector's output, so that no part of the network stays untrained."""
+
+    def __init__(self, preset: Preset):
+        super().__init__(preset)
+        self.classifier = nn.Linear(preset.feature_size, TURNS)
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
+        images, turns = quarter_turns(self.views(batch.images, generator))
+        return functional.cross_entropy(self.classifier(self.online(images)), turns)

@@ -1,0 +1,54 @@
+"""SwAV (Caron et al. 2020): the prototype that one view is assigned to is predicted from the other view."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fclseg.data.sampler import Batch
+from fclseg.methods.base import Method
+from fclseg.presets import Preset
+
+SHARPNESS = 0.05
+"""epsilon of the entropic assignment: lower is closer to one prototype an image."""
+ITERATIONS = 3
+"""Sinkhorn steps of the SwAV paper."""
+
+
+@torch.no_grad()
+def sinkhorn(scores: torch.Tensor, sharpness: float = SHARPNESS, iterations: int = ITERATIONS) -> torch.Tensor:
+    """Soft assignments [B, C] of B images to C prototypes that use every prototype equally often.
+
+    Alternately scales the columns of exp(scores / epsilon) to sum 1/C and its rows to sum 1/B; the result's rows are
+    multiplied by B so that each is a distribution over prototypes. In the log domain, where nothing overflows.
+    """
+    log = scores.float() / sharpness
+    for _ in range(iterations):
+        log = log - log.logsumexp(dim=0, keepdim=True)
+        log = log - log.logsumexp(dim=1, keepdim=True)
+    return log.exp()
+
+
+class SwAV(Method):
+    """Encoder network and prototypes, both trained and both federated.
+
+    The number of prototypes is at most the number of images in a batch by default, so that one batch can be spread
+    over all of them and no queue of earlier features is needed.
+    """
+
+    def __init__(self, preset: Preset, prototypes: int | None = None):
+        super().__init__(preset)
+        self.prototypes = nn.Linear(preset.feature_size, prototypes or preset.batch_size, bias=False)
+
+    def scores(self, features: torch.Tensor) -> torch.Tensor:
+        """Cosine of features [B, D] with every prototype [B, C]; normalised here, since averaging shortens them."""
+        prototypes = functional.normalize(self.prototypes.weight, dim=1)
+        return functional.normalize(features, dim=1) @ prototypes.T
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
+        views = torch.cat([self.views(batch.images, generator), self.views(batch.images, generator)])
+        first, second = self.scores(self.online(views)).chunk(2)
+        return 0.5 * (self._swapped(first, second) + self._swapped(second, first))
+
+    def _swapped(self, predicting: torch.Tensor, assigning: torch.Tensor) -> torch.Tensor:
+        """Cross-entropy of one view's prediction against the other view's assignment."""
+        return functional.cross_entropy(predicting / self.preset.temperature, sinkhorn(assigning))
