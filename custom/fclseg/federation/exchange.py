@@ -26,6 +26,7 @@ class Flow:
     up: str = ALWAYS
     down: str = ALWAYS
     combine: str = MEAN
+    paper_counts_up: bool = True  # False where the upload happens but is no part of the paper's figure
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ ROWS = {
             "fcl",
             "FCL",
             "fcl:FCL",
-            (Flow("online"), Flow("target"), Flow("bank", combine=OTHERS)),
+            (Flow("online"), Flow("target"), Flow("bank", combine=OTHERS, paper_counts_up=False)),
         ),
     )
 }

@@ -65,6 +65,10 @@ class Method(nn.Module):
             module = self.get_submodule(name)
             module.load_state_dict({**batch_norm_state(module), **state})
 
+    def receive_others(self, component: str, states: Mapping[str, State]) -> None:
+        """Take in what the other sites sent, by site; for components that the server passes on instead of averaging."""
+        raise NotImplementedError
+
 
 @torch.no_grad()
 def move_average(target: nn.Module, online: nn.Module, momentum: float) -> None:

@@ -1,0 +1,107 @@
+"""The paper's communication table, computed from the exchange plan and the real components.
+
+A component's size is that of what ``method.send`` returns, and the plan says when it crosses. The paper's figures are
+met by this counting (1 MB = 10^6 bytes, per client and round, averaged over the run):
+
+- floating-point tensors count: weights, BatchNorm's running statistics, features; integers do not: BatchNorm's
+  counters and the bank's partition ids (1 byte a feature);
+- the other sites' banks count as downloads, but not the upload of a site's own (``Flow.paper_counts_up``).
+
+What is not counted is still listed under ``up_mb`` and ``down_mb``, so nothing that crosses is hidden.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fclseg.federation.exchange import DISTANCE, OTHERS, ROWS, Flow, Row, crosses
+from fclseg.federation.states import Arrays, to_arrays
+from fclseg.methods.registry import build_method
+from fclseg.presets import Preset
+
+SCALAR_BYTES = 8
+REFERENCE = "fcl"
+"""The job whose payload is 1 in the paper's table."""
+
+
+@dataclass
+class Traffic:
+    """Bytes of one client in one round (or their mean over rounds), by component, and what the paper counts of them."""
+
+    up: dict[str, float] = field(default_factory=dict)
+    down: dict[str, float] = field(default_factory=dict)
+    counted: float = 0.0
+
+    @property
+    def uncounted(self) -> float:
+        return sum(self.up.values()) + sum(self.down.values()) - self.counted
+
+
+def array_bytes(arrays: Arrays) -> int:
+    """All bytes of a component."""
+    return sum(array.nbytes for array in arrays.values())
+
+
+def counted_bytes(arrays: Arrays) -> int:
+    """The bytes of a component that the paper counts: those of its floating-point tensors."""
+    return sum(array.nbytes for array in arrays.values() if array.dtype.kind == "f")
+
+
+def component_arrays(row: Row, preset: Preset) -> dict[str, Arrays]:
+    """Every component of the row's plan, as a freshly built method would send it."""
+    method = build_method(row, preset, seed=0)
+    return {flow.component: to_arrays(method.send(flow.component)) for flow in row.flows if flow.component != DISTANCE}
+
+
+def mean_traffic(
+    row: Row, components: Mapping[str, Arrays], *, sites: int, rounds: int, calibration_rounds: int
+) -> Traffic:
+    """What one of ``sites`` clients sends and receives in a round, averaged over the run's ``rounds``."""
+    traffic = Traffic()
+    for flow in row.flows:
+        size, counted = _sizes(flow, components)
+        copies = sites - 1 if flow.combine == OTHERS else 1
+        up, down = (
+            sum(crosses(when, number, calibration_rounds) for number in range(rounds)) / rounds
+            for when in (flow.up, flow.down)
+        )
+        if up:
+            traffic.up[flow.component] = up * size
+            traffic.counted += up * counted * flow.paper_counts_up
+        if down:
+            traffic.down[flow.component] = down * copies * size
+            traffic.counted += down * copies * counted
+    return traffic
+
+
+def communication_table(preset: Preset, *, sites: int = 10, rounds: int | None = None) -> dict[str, dict]:
+    """The table by the paper's row names: ``payload_mb``, ``ratio`` (FCL = 1), ``up_mb`` and ``down_mb``..."""
+    traffic = {
+        job: mean_traffic(
+            row,
+            component_arrays(row, preset),
+            sites=sites,
+            rounds=rounds or preset.rounds,
+            calibration_rounds=preset.calibration_rounds,
+        )
+        for job, row in ROWS.items()
+    }
+    reference = traffic[REFERENCE].counted
+    return {
+        ROWS[job].title: {
+            "job": job,
+            "payload_mb": one.counted / 1e6,
+            "ratio": one.counted / reference,
+            "up_mb": {component: size / 1e6 for component, size in one.up.items()},
+            "down_mb": {component: size / 1e6 for component, size in one.down.items()},
+            "uncounted_mb": one.uncounted / 1e6,
+        }
+        for job, one in traffic.items()
+    }
+
+
+def _sizes(flow: Flow, components: Mapping[str, Arrays]) -> tuple[int, int]:
+    """All bytes of one transfer of the flow's component, and those that the paper counts."""
+    if flow.component == DISTANCE:
+        return SCALAR_BYTES, SCALAR_BYTES
+    arrays = components[flow.component]
+    return array_bytes(arrays), counted_bytes(arrays)
