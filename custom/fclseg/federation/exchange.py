@@ -51,6 +51,8 @@ class Row:
 
 
 _BYOL = (Flow("online"), Flow("predictor"))
+_MOCO = (Flow("online"), Flow("target"))
+_BANK = Flow("bank", combine=OTHERS, paper_counts_up=False)
 
 ROWS = {
     row.job: row
@@ -69,13 +71,18 @@ ROWS = {
             "byol:BYOL",
             (*_BYOL, Flow("target", up=CALIBRATION, down=NEVER), Flow(DISTANCE)),
         ),
-        Row("fedmoco", "FedMoCo", "moco:MoCo", (Flow("online"), Flow("target"))),
-        Row(
-            "fcl",
-            "FCL",
-            "fcl:FCL",
-            (Flow("online"), Flow("target"), Flow("bank", combine=OTHERS, paper_counts_up=False)),
-        ),
+        Row("fedmoco", "FedMoCo", "moco:MoCo", _MOCO),
+        Row("fcl", "FCL", "fcl:FCL", (*_MOCO, _BANK)),
+        Row("fcl_no_fe", "Without FE", "fcl:FCL", _MOCO, {"fe": False, "ns": False, "gsm": False}),
+        Row("fcl_fe", "FE", "fcl:FCL", (*_MOCO, _BANK), {"ns": False, "gsm": False}),
+        Row("fcl_fe_ns", "FE+NS", "fcl:FCL", (*_MOCO, _BANK), {"gsm": False}),
+        Row("fedu", "FedU", "fedu:FedU", _BYOL),
+        Row("fedsimclr", "FedSimCLR", "simclr:SimCLR", (Flow("online"),)),
+        Row("fedswav", "FedSwAV", "swav:SwAV", (Flow("online"), Flow("prototypes"))),
+        Row("fedrotation", "FedRotation", "rotation:Rotation", (Flow("online"), Flow("classifier"))),
+        Row("fedca", "FedCA", "fedca:FedCA", (Flow("online"), Flow("dictionary", combine=OTHERS))),
+        Row("fedgl", "FedGL", "fedgl:GlobalLocal", (Flow("online"), Flow("decoder"))),
+        Row("local_cl", "Local CL", "fedgl:GlobalLocal", ()),
     )
 }
 
