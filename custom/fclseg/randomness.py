@@ -1,8 +1,10 @@
 """Every random number comes from (seed, site, round, purpose), so that any round replays bit for bit."""
 
 import hashlib
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 
 def derive_seed(seed: int, *keys: object) -> int:
@@ -11,6 +13,8 @@ def derive_seed(seed: int, *keys: object) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
-def generator(seed: int, *keys: object) -> torch.Generator:
+def generator(seed: int, *keys: object) -> "torch.Generator":
     """A CPU generator for one purpose, for example ``generator(seed, "site-1", round_number, "views")``."""
+    import torch  # here, because splits and phantoms need seeds but should not wait for torch
+
     return torch.Generator().manual_seed(derive_seed(seed, *keys))
