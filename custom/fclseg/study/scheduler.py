@@ -1,0 +1,213 @@
+"""Runs the cells a study still misses, on all cores, so that nothing finished is ever lost.
+
+Each worker is a process with one computing thread (two threads on two half-idle cores are slower than two processes)
+that keeps its images open from cell to cell. The worker itself stores a result as soon as it has it. A worker that dies
+takes one cell with it and is replaced; workers whose study was killed end themselves and everything they started.
+"""
+
+import importlib
+import multiprocessing
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+import psutil
+
+from fclseg.errors import FCLSegError
+from fclseg.study.cache import Cache
+from fclseg.study.cells import Cell, Finetuning
+from fclseg.study.progress import Estimate, Progress
+
+WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
+EXECUTE = "fclseg.study.execute:run_cell"
+"""What a worker calls for a cell, as ``module:function``: it imports torch, which this module must not."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    cell: Cell
+    reason: str
+
+
+@dataclass
+class Worker:
+    process: multiprocessing.process.BaseProcess
+    connection: Connection
+    cell: Cell | None = None
+
+
+@dataclass
+class Scheduler:
+    """``run(cells)`` fills the cache and returns what failed."""
+
+    cache: Cache
+    workers: int = 2
+    execute: str = EXECUTE
+    progress: Callable[[int, Estimate], Progress] = Progress
+    pool: list[Worker] = field(default_factory=list)
+
+    def run(self, cells: Sequence[Cell]) -> list[Failure]:
+        """Run every cell that has no result, pre-training before what builds on it."""
+        waiting, estimate = self._missing(cells)
+        progress = self.progress(len(waiting), estimate)
+        failures: list[Failure] = []
+        try:
+            while waiting or self._busy():
+                self._start(waiting, failures)
+                self._collect(estimate, failures)
+                running = self._busy()
+                progress.show([*running, *waiting], [cell.describe() for cell in running], len(failures))
+        finally:
+            self._stop()
+            progress.close()
+        return failures
+
+    def _missing(self, cells: Sequence[Cell]) -> tuple[list[Cell], Estimate]:
+        estimate, missing = Estimate(self.workers), {}
+        for cell in cells:
+            needed = (cell.pretraining, cell) if isinstance(cell, Finetuning) and cell.pretraining else (cell,)
+            for one in needed:
+                if result := self.cache.get(one.key):
+                    estimate.add(one.kind, result["seconds"])
+                else:
+                    missing[one.key] = one
+        # Cells that use all cores by themselves come first, pre-training before all: its dependants wait for it.
+        order = sorted(missing.values(), key=lambda cell: (isinstance(cell, Finetuning), not cell.exclusive))
+        return order, estimate
+
+    def _busy(self) -> list[Cell]:
+        return [worker.cell for worker in self.pool if worker.cell is not None]
+
+    def _start(self, waiting: list[Cell], failures: list[Failure]) -> None:
+        """Give the next cells to idle workers; an exclusive cell runs alone."""
+        lost = {failure.cell.key for failure in failures}
+        while waiting:
+            cell, busy = waiting[0], self._busy()
+            needs = cell.pretraining if isinstance(cell, Finetuning) else None
+            if needs is not None and needs.key in lost:
+                failures.append(Failure(waiting.pop(0), f"{needs.describe()} failed"))
+                continue
+            if len(busy) >= self.workers or (busy and (cell.exclusive or busy[0].exclusive)):
+                return
+            worker = self._idle_worker()
+            worker.cell = waiting.pop(0)
+            worker.connection.send((worker.cell, self.cache.root))
+
+    def _idle_worker(self) -> Worker:
+        for worker in self.pool:
+            if worker.cell is None:
+                return worker
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        with _environment(WORKER_ENVIRONMENT):
+            process = context.Process(target=_work, args=(theirs, os.getpid(), self.execute), name="study-worker")
+            process.start()
+        theirs.close()
+        self.pool.append(Worker(process, ours))
+        return self.pool[-1]
+
+    def _collect(self, estimate: Estimate, failures: list[Failure]) -> None:
+        """Wait for a worker to answer or to die, at most a second."""
+        ready = wait([worker.connection for worker in self.pool], timeout=1.0)
+        for worker in [worker for worker in self.pool if worker.connection in ready]:
+            cell = worker.cell
+            try:
+                seconds, reason = worker.connection.recv()
+            except EOFError:
+                worker.process.join()
+                seconds, reason = 0.0, f"its process ended with code {worker.process.exitcode} (out of memory?)"
+                self.pool.remove(worker)
+            worker.cell = None
+            if reason is None:
+                estimate.add(cell.kind, seconds)
+            elif cell is not None:
+                failures.append(Failure(cell, self._keep_log(cell, reason)))
+
+    def _keep_log(self, cell: Cell, reason: str) -> str:
+        """A traceback goes to a file; its last line is what the user reads."""
+        lines = reason.strip().splitlines()
+        if len(lines) == 1:
+            return lines[0]
+        log = self.cache.attachment(cell.key, ".log")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"{cell.describe()}\n\n{reason}")
+        return f"{lines[-1]} (details: {log})"
+
+    def _stop(self) -> None:
+        """End idle workers by closing their pipe, busy ones (after an interruption) with everything they started."""
+        for worker in self.pool:
+            if worker.cell is not None:
+                end_tree(worker.process.pid)
+            worker.connection.close()
+        for worker in self.pool:
+            worker.process.join()
+        self.pool.clear()
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Variables that a child must find when it starts; OpenMP reads them only once."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def end_tree(pid: int) -> None:
+    """End a process and all that it started, children first asked by nobody: a study restarts from what is stored."""
+    try:
+        root = psutil.Process(pid)
+        family = [*root.children(recursive=True), root]
+    except psutil.NoSuchProcess:
+        return
+    for process in family:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+
+
+def _work(connection: Connection, parent: int, execute: str) -> None:
+    """A worker's life: cells come in, results go to the cache, and (seconds, reason of failure) goes back."""
+    os.setsid()  # Ctrl-C reaches the study, which then decides what happens to its workers
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    module, _, name = execute.partition(":")
+    run_cell = getattr(importlib.import_module(module), name)
+    while True:
+        try:
+            cell, root = connection.recv()
+        except EOFError:
+            return
+        connection.send(_run_one(run_cell, cell, Cache(Path(root))))
+
+
+def _run_one(run_cell: Callable[[Cell, Cache], dict], cell: Cell, cache: Cache) -> tuple[float, str | None]:
+    started = time.perf_counter()
+    try:
+        result = run_cell(cell, cache)
+        seconds = time.perf_counter() - started
+        cache.put(cell.key, {"cell": cell.describe(), "seconds": round(seconds, 3)} | result)
+    except FCLSegError as error:
+        return 0.0, str(error)
+    except Exception:
+        return 0.0, traceback.format_exc()
+    return seconds, None
+
+
+def _end_with(parent: int) -> None:
+    """Orphans must not go on: the next start of the study would run the same cell a second time."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    end_tree(os.getpid())

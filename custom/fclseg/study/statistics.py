@@ -1,0 +1,88 @@
+"""From single Dice values to the figures of a table: mean and sd as the paper reports them, and paired comparisons.
+
+A value belongs to one fine-tuning, named by :class:`Run`. Two rows of a table are compared on the runs they share, so
+that the site, the fold and the draw of labelled patients cancel out.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan, sqrt
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+
+class Run(NamedTuple):
+    """What two rows of a table have in common: site and fold of the fine-tuning and its seed."""
+
+    site: str
+    fold: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One cell of a table. ``sd`` is taken over ``groups`` means (sites or folds), ``runs`` is all that went in."""
+
+    mean: float
+    sd: float | None
+    groups: int
+    runs: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A row against the baseline on shared runs; ``low`` and ``high`` bound the mean difference (95 %, Student's t)."""
+
+    pairs: int
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    p_holm: float | None = None
+
+
+def summarise(values: Mapping[Run, float], spread: str) -> Summary:
+    """Mean and sample sd over the groups named by ``spread``: ``site`` (the paper's local tables: each site's folds and
+    seeds are averaged first) or ``fold`` (the tables without a site of their own)."""
+    groups = defaultdict(list)
+    for run, value in values.items():
+        if not isnan(value):
+            groups[getattr(run, spread)].append(value)
+    means = [fmean(group) for group in groups.values()]
+    if not means:
+        raise ValueError("a summary needs at least one value")
+    return Summary(
+        mean=fmean(means),
+        sd=stdev(means) if len(means) > 1 else None,
+        groups=len(means),
+        runs=sum(map(len, groups.values())),
+    )
+
+
+def compare(row: Mapping[Run, float], baseline: Mapping[Run, float]) -> Comparison | None:
+    """Two-sided Wilcoxon signed-rank test and t interval over the runs that both have; None when they share none."""
+    from scipy import stats  # a second of import that a table without comparison does not need
+
+    differences = [row[run] - baseline[run] for run in sorted(row.keys() & baseline.keys())]
+    differences = [value for value in differences if not isnan(value)]
+    if not differences:
+        return None
+    n, mean = len(differences), fmean(differences)
+    low = high = p = None
+    if n > 1:
+        half = float(stats.t.ppf(0.975, n - 1)) * stdev(differences) / sqrt(n)
+        low, high = mean - half, mean + half
+        p = float(stats.wilcoxon(differences).pvalue) if any(differences) else 1.0
+    return Comparison(n, mean, low, high, p)
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down correction of one family of tests; None (no test was possible) is not part of the family."""
+    order = sorted((i for i, p in enumerate(p_values) if p is not None), key=lambda i: p_values[i])
+    corrected: list[float | None] = [None] * len(p_values)
+    running = 0.0
+    for rank, i in enumerate(order):
+        running = max(running, min(1.0, p_values[i] * (len(order) - rank)))
+        corrected[i] = running
+    return corrected

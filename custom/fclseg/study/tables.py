@@ -1,0 +1,161 @@
+"""The paper's tables as data: which rows, how they are fine-tuned, and over what the standard deviation is taken."""
+
+import json
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import ROWS
+from fclseg.presets import Preset
+from fclseg.study.cells import RANDOM
+
+PROPOSED = ("fcl", "fclopt", "fclopt_ptnu", "fclopt_dp")
+BASELINES = ("local_cl", "fedrotation", "fedsimclr", "fedswav", "fedca", "fedmoco", "fedbyol", "fedu", "fedgl")
+COMMUNICATION = ("fedmoco", "fedbyol", *PROPOSED)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the paper. ``protocol`` names a fine-tuning protocol, None where nothing is trained."""
+
+    name: str
+    title: str
+    about: str
+    methods: tuple[str, ...]
+    protocol: str | None = None
+    spread: str = "site"  # over what the sd is taken: sites (of their fold means) or folds
+    symbol: str = "N"  # the paper's letter for the number of annotated patients
+    rates: tuple[float, ...] = ()  # fine-tuning learning rates, where they are the rows
+    trains: bool = True  # False: shows fine-tunings that other tables already paid for, runs none
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        Table(
+            "local",
+            "Local fine-tuning",
+            "Each site fine-tunes alone with N annotated patients and is validated on the fold's held-out patients of "
+            "every site. Dice: mean and standard deviation across sites of each site's average over folds.",
+            (RANDOM, *BASELINES, *PROPOSED),
+            "local",
+        ),
+        Table(
+            "federated",
+            "Federated fine-tuning",
+            "All sites fine-tune one network together (supervised FedAvg), each with N annotated patients; validated "
+            "on the fold's held-out patients of every site. Dice: mean and standard deviation across folds.",
+            (RANDOM, *BASELINES, *PROPOSED),
+            "federated",
+            spread="fold",
+        ),
+        Table(
+            "centralised",
+            "Centralised fine-tuning",
+            "N annotated patients are drawn from the training folds of all sites together. Dice: mean and standard "
+            "deviation across folds.",
+            (RANDOM, *BASELINES, *PROPOSED),
+            "centralised",
+            spread="fold",
+        ),
+        Table(
+            "transfer",
+            "Transfer to another data set",
+            "The encoder is pre-trained on short-axis images (ACDC) and fine-tuned on axial ones (HVSMR) with M "
+            "annotated patients. Dice: mean and standard deviation over the folds of the cross-validation.",
+            (RANDOM, *BASELINES, *PROPOSED),
+            "transfer",
+            spread="fold",
+            symbol="M",
+        ),
+        Table(
+            "ablation",
+            "What each part of FCL adds",
+            "Feature exchange (FE), negative sampling (NS) and global structural matching (GSM) switched on one after "
+            "the other; local fine-tuning, mean and standard deviation across sites.",
+            ("fcl_without_fe", "fcl_fe", "fcl_fe_ns", "fcl"),
+            "local",
+        ),
+        Table(
+            "communication",
+            "Communication",
+            "Payload per round and site in pre-training, sent and received, at the preset's network sizes and at the "
+            "paper's, beside the Dice of local fine-tuning where it has been run.",
+            COMMUNICATION,
+            "local",
+            trains=False,
+        ),
+        Table(
+            "components",
+            "What crosses the wire",
+            "The model components that each method exchanges in pre-training, read from the exchange plan that the "
+            "jobs themselves follow.",
+            COMMUNICATION,
+        ),
+        Table(
+            "learning-rate",
+            "Learning rate of the baseline",
+            "Random initialisation at several fine-tuning learning rates, centralised fine-tuning: is the baseline "
+            "held back by its rate? Mean and standard deviation across folds.",
+            (RANDOM,),
+            "centralised",
+            spread="fold",
+            rates=(0.0005, 0.001, 0.002, 0.005, 0.01),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One line of a table: a method, and the preset it is fine-tuned with."""
+
+    key: str
+    title: str
+    method: str
+    preset: Preset
+
+
+def title_of(method: str) -> str:
+    """The paper's name of a row."""
+    return "Random init" if method == RANDOM else ROWS[method].title
+
+
+def choose_methods(table: Table, wanted: str | None) -> tuple[str, ...]:
+    """The methods of ``--methods a,b,c`` in the table's order, or the table's own."""
+    if not wanted:
+        return table.methods
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    known = [RANDOM, *(name for name in ROWS if name)]
+    if unknown := [name for name in names if name not in known]:
+        raise FCLSegError(f"there is no method '{unknown[0]}': choose from {', '.join(known)}")
+    order = {name: i for i, name in enumerate((*table.methods, *known))}
+    return tuple(sorted(dict.fromkeys(names), key=order.__getitem__))
+
+
+def table_rows(table: Table, methods: tuple[str, ...], preset: Preset) -> list[TableRow]:
+    """The lines of a table: one for each method, or one for each learning rate."""
+    if table.rates:
+        return [
+            TableRow(f"{method}@{rate:g}", f"{title_of(method)}, {rate:g}", method, replace(preset, finetune_lr=rate))
+            for method in methods
+            for rate in table.rates
+        ]
+    return [TableRow(method, title_of(method), method, preset) for method in methods]
+
+
+@cache
+def paper_tables() -> dict[str, Any]:
+    """The figures printed in the paper, by table and row."""
+    return json.loads(resources.files("fclseg.study").joinpath("paper_tables.json").read_text())
+
+
+def paper_dice(table: str, row: str, labels: int) -> tuple[float, float] | None:
+    """The paper's mean and sd for one cell of a table, or None where it has none."""
+    figures = paper_tables().get(table, {})
+    values = figures.get("dice", {}).get(row)
+    if values is None or labels not in figures["labels"]:
+        return None
+    return tuple(values[figures["labels"].index(labels)])
