@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from fclseg.data.slices import SliceStore
+from fclseg.errors import DataError
 
 
 @dataclass
@@ -37,6 +38,13 @@ class SliceSampler:
         self.store, self.batch_size, self.device = store, batch_size, device
         self.indices = np.asarray(indices)
         self.with_partners, self.with_labels = partners, labels
+        if not len(self.indices):
+            raise DataError(
+                "there is no slice to train on; check the patients of the split and whether they have labels"
+            )
+        if labels and not all(store.volumes[volume].labelled for volume in np.unique(store.volume[self.indices])):
+            raise DataError("training with labels was given slices that have none; select them with labelled=True")
+        self._partners = PartnerTable(store, self.indices) if partners else None
 
     def __len__(self) -> int:
         """The number of slices: n_c, the weight of the site."""
@@ -46,3 +54,72 @@ class SliceSampler:
     def steps_per_epoch(self) -> int:
         """Full batches only, because BatchNorm in the heads needs more than one sample; at least one step."""
         return max(1, len(self.indices) // self.batch_size)
+
+    def epoch(self, generator: torch.Generator) -> Iterator[Batch]:
+        """One pass in random order; all randomness is the generator's. A remainder smaller than a batch waits its turn.
+
+        A site with fewer slices than a batch gives one batch of all it has (a single slice twice, for BatchNorm).
+        """
+        order = torch.randperm(len(self.indices), generator=generator).numpy()
+        order = np.repeat(order, 2) if len(order) == 1 else order
+        for step in range(self.steps_per_epoch):
+            yield self._batch(order[step * self.batch_size : (step + 1) * self.batch_size], generator)
+
+    def _batch(self, positions: np.ndarray, generator: torch.Generator) -> Batch:
+        rows = self.indices[positions]
+        labels = (
+            torch.from_numpy(self.store.labels[rows].astype(np.int64)).to(self.device) if self.with_labels else None
+        )
+        partners = None
+        if self._partners is not None:
+            partners = self._images(self._partners.draw(positions, generator))
+        partitions = torch.from_numpy(self.store.partition[rows].astype(np.int64)).to(self.device)
+        return Batch(self._images(rows), partitions, partners, labels)
+
+    def _images(self, rows: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(self.store.images[rows].astype(np.float32))[:, None].to(self.device)
+
+
+class PartnerTable:
+    """For each slice the slices it can be paired with: its partition s in another patient.
+
+    Slices are sorted by (partition, patient, volume), so that what a slice must *not* be paired with is one range
+    inside its partition's range, and a draw for a whole batch is one vector operation.
+    """
+
+    def __init__(self, store: SliceStore, indices: np.ndarray):
+        volume, partition = store.volume[indices], store.partition[indices]
+        names = [stored.patient for stored in store.volumes]
+        patient = np.unique(names, return_inverse=True)[1][volume]
+        order = np.lexsort((volume, patient, partition))
+        self.sorted = indices[order]
+        slices = np.arange(len(indices))
+        first, last = _runs(partition[order])
+        skip_first, skip_last = first, first  # with a single slice there is nothing else than itself
+        for own in (
+            (slices, slices + 1),
+            _runs(partition[order], volume[order]),
+            _runs(partition[order], patient[order]),
+        ):
+            possible = last - first > own[1] - own[0]
+            skip_first, skip_last = np.where(possible, own[0], skip_first), np.where(possible, own[1], skip_last)
+        place = np.argsort(order)
+        self.first, self.last = first[place], last[place]
+        self.skip_first, self.skip_last = skip_first[place], skip_last[place]
+
+    def draw(self, positions: np.ndarray, generator: torch.Generator) -> np.ndarray:
+        """One partner (a row of the store) for the slice at each position of ``indices``, uniformly."""
+        first, last = self.first[positions], self.last[positions]
+        skip_first, skip_last = self.skip_first[positions], self.skip_last[positions]
+        uniform = torch.rand(len(positions), generator=generator, dtype=torch.float64).numpy()
+        drawn = first + (uniform * (last - first - (skip_last - skip_first))).astype(np.int64)
+        return self.sorted[np.where(drawn >= skip_first, drawn + skip_last - skip_first, drawn)]
+
+
+def _runs(*keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each element of sorted keys the start and the end of its run of equal keys."""
+    new = np.ones(len(keys[0]), dtype=bool)
+    new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    run = np.cumsum(new) - 1
+    starts = np.flatnonzero(new)
+    return starts[run], np.append(starts[1:], len(new))[run]

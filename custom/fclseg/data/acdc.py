@@ -1,0 +1,87 @@
+"""The ACDC challenge's layout: ``patientNNN/`` with ``Info.cfg``, annotated 3D frames and the 4D cycle."""
+
+import re
+from pathlib import Path
+
+from fclseg.data.nifti import stem
+from fclseg.data.records import Scan, nifti_files, site_of
+
+INFO = "Info.cfg"
+_FRAME = re.compile(r"^(?P<patient>.+)_frame(?P<frame>\d+)(?P<gt>_gt)?$")
+_CINE = re.compile(r"^(?P<patient>.+)_4d$")
+
+
+def is_patient_folder(files: list[Path]) -> bool:
+    return any(path.name == INFO for path in files) or any(
+        _FRAME.match(stem(path)) or _CINE.match(stem(path)) for path in nifti_files(files)
+    )
+
+
+def read(scan: Scan, tree: dict[Path, list[Path]]) -> None:
+    """Add every patient folder of the tree to the scan."""
+    seen: dict[str, Path] = {}
+    for folder, files in tree.items():
+        if not is_patient_folder(files):
+            for path in nifti_files(files):
+                scan.problem(path, "lies outside any patient folder; move it into the folder of its patient")
+        elif folder.name in seen:
+            scan.problem(folder, f"patient {folder.name} is also in {seen[folder.name]}; keep one of the two folders")
+        else:
+            seen[folder.name] = folder
+            _read_patient(scan, folder, files)
+
+
+def _read_patient(scan: Scan, folder: Path, files: list[Path]) -> None:
+    images, labels, cines = _sort_files(scan, folder, files)
+    phases = _read_phases(scan, folder / INFO)
+    common = {"site": site_of(folder, scan.root)}
+    for frame, image in sorted(images.items()):
+        scan.add(folder.name, image, labels.get(frame), frame=frame, phase=phases.get(frame), **common)
+    for frame in sorted(set(labels) - set(images)):
+        scan.problem(labels[frame], "is a label map without its image; add the image or remove the label map")
+    for cine in cines[:1]:
+        scan.add_cine(folder.name, cine, skip=set(images), **common)
+    if not images and not cines:
+        scan.problem(folder, "the patient folder holds no image; add its _frameNN or _4d NIfTI files or remove it")
+
+
+def _sort_files(scan: Scan, folder: Path, files: list[Path]) -> tuple[dict[int, Path], dict[int, Path], list[Path]]:
+    """Images and label maps by frame number, and 4D files; names that do not belong here are noted."""
+    images: dict[int, Path] = {}
+    labels: dict[int, Path] = {}
+    cines: list[Path] = []
+    for path in nifti_files(files):
+        match = _FRAME.match(stem(path)) or _CINE.match(stem(path))
+        if match is None:
+            scan.problem(path, "has a name that is neither _frameNN, _frameNN_gt nor _4d; rename or remove it")
+        elif match["patient"] != folder.name:
+            scan.problem(path, f"is named after another patient than its folder {folder.name}; move or rename it")
+        elif match.re is _CINE:
+            cines.append(path)
+        else:
+            kind, frame = labels if match["gt"] else images, int(match["frame"])
+            if kind.setdefault(frame, path) != path:
+                scan.problem(path, f"is a second file for frame {frame} besides {kind[frame].name}; remove one of them")
+    for extra in cines[1:]:
+        scan.problem(extra, f"is a second 4D cycle besides {cines[0].name}; remove one of them")
+    return images, labels, cines
+
+
+def _read_phases(scan: Scan, path: Path) -> dict[int, str]:
+    """Frame number -> "ED" or "ES"."""
+    if not path.is_file():
+        scan.problem(path, "is missing; copy it from the source, or write one with the lines 'ED: 1' and 'ES: 12'")
+        return {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        scan.problem(path, "cannot be read as text; copy it from the source again")
+        return {}
+    entries = dict(tuple(part.strip() for part in line.split(":", 1)) for line in lines if ":" in line)
+    phases: dict[int, str] = {}
+    for phase in ("ED", "ES"):
+        if entries.get(phase, "").isdecimal():
+            phases[int(entries[phase])] = phase
+        else:
+            scan.problem(path, f"has no line '{phase}: <frame number>'; add it")
+    return phases

@@ -1,0 +1,63 @@
+"""A user's own list of which patient is at which site, as CSV or JSON."""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from fclseg.errors import DataError
+
+
+def read_assignment(path: Path | str) -> dict[str, str]:
+    """Patient -> site from a CSV with the columns patient, site, or a JSON {patient: site} or {site: [patients]}."""
+    path = Path(path)
+    pairs = _json_pairs(path) if path.suffix.lower() == ".json" else _csv_pairs(path)
+    check_unique([patient for patient, _ in pairs], str(path))
+    return dict(pairs)
+
+
+def check_unique(patients: Iterable[str], source: str) -> None:
+    repeated = [patient for patient, count in Counter(patients).items() if count > 1]
+    if repeated:
+        raise DataError(f"{source}: patient {repeated[0]} appears more than once; a patient belongs to one place only")
+
+
+def read_json(path: Path) -> object:
+    try:
+        return json.loads(_read_text(path))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}: is not valid JSON (line {error.lineno}: {error.msg}); correct it") from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: is not a text file; save it as UTF-8") from None
+
+
+def _csv_pairs(path: Path) -> list[tuple[str, str]]:
+    rows = list(csv.DictReader(_read_text(path).splitlines()))
+    pairs = [((row.get("patient") or "").strip(), (row.get("site") or "").strip()) for row in rows]
+    if not pairs:
+        raise DataError(f"{path}: has no rows; write the columns patient,site and one row per patient")
+    for number, pair in enumerate(pairs, start=2):
+        if not all(pair):
+            raise DataError(f"{path}: row {number} has no patient or no site; the first line must be patient,site")
+    return pairs
+
+
+def _json_pairs(path: Path) -> list[tuple[str, str]]:
+    document = read_json(path)
+    if isinstance(document, dict) and document:
+        if all(isinstance(site, str) for site in document.values()):
+            return list(document.items())
+        if all(isinstance(group, list) for group in document.values()):
+            empty = [site for site, group in document.items() if not group]
+            if empty:
+                raise DataError(f"{path}: {empty[0]} has no patients; remove it or give it some")
+            return [(str(patient), site) for site, group in document.items() for patient in group]
+    raise DataError(f'{path}: must be {{"patient": "site", ...}} or {{"site": ["patient", ...], ...}}; correct it')

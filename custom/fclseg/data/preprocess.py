@@ -1,0 +1,85 @@
+"""From a volume's voxels to 2D slices of one size: intensities, in-plane resampling, crop or pad, partitions."""
+
+import numpy as np
+
+from fclseg.data.records import LABELS, Volume
+from fclseg.errors import DataError
+from fclseg.presets import PARTITIONS
+
+PERCENTILES = (1, 99)
+
+
+def check_image(voxels: np.ndarray, volume: Volume) -> None:
+    """Refuse an image without usable grey values."""
+    if not np.isfinite(voxels).all():
+        raise DataError(f"{_where(volume)}: the image holds NaN or infinite values; export it again")
+    low, high = np.percentile(voxels, PERCENTILES)
+    if low == high:
+        raise DataError(f"{_where(volume)}: the image is constant, it shows nothing; export it again or remove it")
+
+
+def check_label(voxels: np.ndarray, shape: tuple[int, ...], volume: Volume) -> None:
+    """Refuse a label map of another shape than its image or with values that are no class of the layout."""
+    if voxels.shape != shape:
+        raise DataError(
+            f"{volume.label}: the label map's shape {voxels.shape} is not its image's {shape}; export it again"
+        )
+    values = np.unique(voxels)
+    classes = {0, *LABELS[volume.layout]} if volume.layout in LABELS else set(range(255))
+    if wrong := [value for value in values.tolist() if value not in classes]:
+        allowed = ", ".join(map(str, sorted(classes))) if volume.layout in LABELS else "whole numbers from 0 to 254"
+        raise DataError(
+            f"{volume.label}: the label map holds the value {wrong[0]:g}, allowed are {allowed}; correct it"
+        )
+
+
+def partitions(slices: int, parts: int = PARTITIONS) -> np.ndarray:
+    """The partition s of each slice: ``parts`` ordered groups whose sizes differ by at most one, larger ones first.
+
+    A volume with fewer slices than parts is spread over the whole range by the slices' relative position, so that its
+    last slice still counts as the heart's last part.
+    """
+    if slices < parts:
+        return ((np.arange(slices) + 0.5) * parts / max(slices, 1)).astype(np.uint8)
+    groups = np.array_split(np.arange(slices), parts)
+    return np.repeat(np.arange(parts, dtype=np.uint8), [len(group) for group in groups])
+
+
+class Preprocessor:
+    """The paper's pre-processing with MONAI's transforms; made once, called for each volume.
+
+    Grey values are scaled to [0, 1] on the volume's percentiles 1 and 99. Then slices are resampled one by one to the
+    in-plane spacing, from the header's voxel sizes alone: the slice axis stays the last axis whatever the affine
+    says, because slices are what a cardiac stack has in common and rotating to world axes would mix them.
+    """
+
+    def __init__(self, image_size: int, spacing: float):
+        # Here and not on top: importing MONAI takes seconds, and opening a finished slice store needs none of it.
+        from monai.transforms import ResizeWithPadOrCrop, ScaleIntensityRangePercentiles, Spacing
+
+        self.scale = ScaleIntensityRangePercentiles(*PERCENTILES, b_min=0.0, b_max=1.0, clip=True)
+        self.resample = Spacing((spacing, spacing), padding_mode="border", dtype=np.float32)
+        self.resize = ResizeWithPadOrCrop((image_size, image_size))
+
+    def image(self, voxels: np.ndarray, volume: Volume) -> np.ndarray:
+        """Voxels [X, Y, S] to slices [S, H, W], float16 in [0, 1]."""
+        check_image(voxels, volume)
+        return self._slices(np.asarray(self.scale(voxels.astype(np.float32))), volume, "bilinear").astype(np.float16)
+
+    def label(self, voxels: np.ndarray, volume: Volume, shape: tuple[int, ...]) -> np.ndarray:
+        """Classes [X, Y, S] to slices [S, H, W], uint8, by nearest neighbour."""
+        check_label(voxels, shape, volume)
+        return self._slices(voxels.astype(np.float32), volume, "nearest").round().astype(np.uint8)
+
+    def _slices(self, voxels: np.ndarray, volume: Volume, mode: str) -> np.ndarray:
+        """Slices are given as the channels of a 2D image: one call, and no interpolation between slices."""
+        import torch
+        from monai.data import MetaTensor
+
+        affine = torch.diag(torch.tensor([*volume.spacing[:2], 1.0, 1.0], dtype=torch.float64))
+        stack = MetaTensor(torch.from_numpy(np.ascontiguousarray(np.moveaxis(voxels, -1, 0))), affine=affine)
+        return np.asarray(self.resize(self.resample(stack, mode=mode)))
+
+
+def _where(volume: Volume) -> str:
+    return f"{volume.image} frame {volume.frame}" if volume.time_index is not None else str(volume.image)

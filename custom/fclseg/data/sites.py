@@ -1,0 +1,172 @@
+"""Which patient is at which site and in which fold: one small JSON file that everything else reads."""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from fclseg.data.assignment import check_unique, read_json
+from fclseg.errors import DataError
+from fclseg.randomness import derive_seed
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Patients of each site, and for each site the patients that each fold holds out for validation."""
+
+    sites: dict[str, list[str]]
+    held_out: dict[str, list[list[str]]]
+    seed: int = 0
+
+    @property
+    def folds(self) -> int:
+        """How many folds there are; every site has as many."""
+        return len(next(iter(self.held_out.values())))
+
+    @property
+    def patients(self) -> list[str]:
+        return [patient for patients in self.sites.values() for patient in patients]
+
+    @classmethod
+    def make(cls, patients: Iterable[str], sites: int | Mapping[str, str], folds: int = 5, seed: int = 0) -> "Splits":
+        """Deal patients to ``sites`` sites (site-1, site-2, ...) at random, or as a mapping patient -> site says.
+
+        Equal seeds give equal splits in any process; sites, and folds of a site, differ by at most one patient.
+        """
+        patients = list(patients)
+        check_unique(patients, "the data")
+        if isinstance(sites, Mapping):
+            assigned = _assign(patients, sites)
+        elif sites < 1:
+            raise DataError(f"patients cannot be dealt to {sites} sites; ask for at least one")
+        else:
+            dealt = _deal(_shuffled(patients, seed, "sites"), sites)
+            assigned = {f"site-{number}": sorted(group) for number, group in enumerate(dealt, start=1)}
+        if folds < 2:
+            raise DataError(f"{folds} folds leave nothing to train on or to validate with; ask for at least two")
+        _check_sizes(assigned, folds)
+        held_out = {
+            site: [sorted(fold) for fold in _deal(_shuffled(group, seed, site, "folds"), folds)]
+            for site, group in assigned.items()
+        }
+        return cls(assigned, held_out, seed)
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Splits":
+        """Read and check a file that ``save`` wrote (or a person edited)."""
+        document = read_json(Path(path))
+        try:
+            if document["format"] != FORMAT:
+                raise DataError(
+                    f"{path}: has format {document['format']}, not {FORMAT}; make it anew: fclseg data split"
+                )
+            entries = {str(site): entry for site, entry in document["sites"].items()}
+            sites = {site: [str(patient) for patient in entry["patients"]] for site, entry in entries.items()}
+            held_out = {
+                site: [[str(patient) for patient in fold] for fold in entry["folds"]] for site, entry in entries.items()
+            }
+            splits = cls(sites, held_out, int(document["seed"]))
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise DataError(f"{path}: is not a splits file; make one with: fclseg data split DIR --out FILE") from None
+        splits._check(str(path))
+        return splits
+
+    def save(self, path: Path | str) -> None:
+        """Write the file; it is complete or not there at all."""
+        path = Path(path)
+        entries = {site: {"patients": self.sites[site], "folds": self.held_out[site]} for site in self.sites}
+        text = json.dumps({"format": FORMAT, "seed": self.seed, "sites": entries}, indent=1) + "\n"
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(text, encoding="utf-8")
+            os.replace(draft, path)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def validation(self, fold: int, site: str | None = None) -> list[str]:
+        """Patients held out in a fold, of one site or of all sites."""
+        self._check_fold(fold)
+        return [patient for name in ([site] if site else self.sites) for patient in self._site(name)[fold]]
+
+    def training(self, site: str, fold: int) -> list[str]:
+        """Patients of a site that a fold trains on."""
+        held_out = set(self.validation(fold, site))
+        return [patient for patient in self.sites[site] if patient not in held_out]
+
+    def annotated(self, site: str, fold: int, n: int, seed: int = 0) -> list[str]:
+        """The N annotated patients of a fold: a draw that for one seed only grows with N."""
+        candidates = self.training(site, fold)
+        if not 0 < n <= len(candidates):
+            raise DataError(f"{site} has {len(candidates)} training patients in fold {fold}, so N cannot be {n}")
+        return _shuffled(candidates, seed, site, fold, "annotated")[:n]
+
+    def check_patients(self, known: Iterable[str], source: str) -> None:
+        """Refuse a split that names patients the data does not have."""
+        if unknown := sorted(set(self.patients) - set(known)):
+            raise DataError(f"{source}: patient {unknown[0]} is not in the data; use the split made for this folder")
+
+    def _site(self, site: str) -> list[list[str]]:
+        if site not in self.held_out:
+            raise DataError(f"there is no site '{site}' in the split; it has {', '.join(self.sites)}")
+        return self.held_out[site]
+
+    def _check_fold(self, fold: int) -> None:
+        if not 0 <= fold < self.folds:
+            raise DataError(f"there is no fold {fold}; the split has folds 0 to {self.folds - 1}")
+
+    def _check(self, source: str) -> None:
+        if not self.sites:
+            raise DataError(f"{source}: names no site; make it anew: fclseg data split")
+        check_unique(self.patients, source)
+        _check_sizes(self.sites, self.folds, f"{source}: ")
+        for site, folds in self.held_out.items():
+            if len(folds) != self.folds:
+                raise DataError(f"{source}: {site} has {len(folds)} folds and others {self.folds}; give all as many")
+            if sorted(patient for fold in folds for patient in fold) != sorted(self.sites[site]):
+                raise DataError(
+                    f"{source}: the folds of {site} must hold out each of its patients exactly once; correct it"
+                )
+
+
+def _deal(items: list[str], hands: int) -> list[list[str]]:
+    """Consecutive groups whose sizes differ by at most one, larger ones first."""
+    size, rest = divmod(len(items), hands)
+    bounds = [number * size + min(number, rest) for number in range(hands + 1)]
+    return [items[start:stop] for start, stop in pairwise(bounds)]
+
+
+def _shuffled(items: Iterable[str], seed: int, *keys: object) -> list[str]:
+    """In an order that hashes decide: the same on every machine and with every version of every library."""
+    return sorted(items, key=lambda item: derive_seed(seed, *keys, item))
+
+
+def _assign(patients: list[str], site_of: Mapping[str, str]) -> dict[str, list[str]]:
+    if unknown := sorted(set(site_of) - set(patients)):
+        raise DataError(f"the assignment names patient {unknown[0]}, who is not in the data; remove the entry")
+    if missing := sorted(set(patients) - set(site_of)):
+        raise DataError(f"the assignment gives patient {missing[0]} no site; add an entry")
+    return {
+        site: sorted(p for p in patients if site_of[p] == site) for site in sorted(set(site_of.values()), key=_natural)
+    }
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """So that site-2 comes before site-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _check_sizes(sites: Mapping[str, list[str]], folds: int, prefix: str = "") -> None:
+    for site, patients in sites.items():
+        if not patients:
+            raise DataError(f"{prefix}{site} has no patients; ask for fewer sites or remove it")
+        if len(patients) < folds:
+            few = f"{len(patients)} patient{'s' if len(patients) > 1 else ''}"
+            raise DataError(f"{prefix}{site} has {few}, fewer than the {folds} folds; ask for fewer folds or sites")

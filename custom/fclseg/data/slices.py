@@ -1,0 +1,146 @@
+"""The slice store: pre-processed slices of many volumes, once on disk, memory-mapped by whoever needs them."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from fclseg.data.nifti import read_voxels
+from fclseg.data.preprocess import Preprocessor, partitions
+from fclseg.data.records import Volume, read_images
+from fclseg.data.store_files import (
+    IMAGES,
+    INDEX,
+    LABEL_MAPS,
+    StoreDamagedError,
+    drafting,
+    fingerprint,
+    store_key,
+    store_lock,
+)
+from fclseg.errors import DataError
+
+UNLABELLED = 255
+"""Every pixel of the label map of a volume that has none."""
+
+
+@dataclass(frozen=True)
+class StoredVolume:
+    patient: str
+    frame: int | None
+    phase: str | None
+    labelled: bool
+    spacing: tuple[float, float, float]  # of the stored pixels and between slices, mm
+    start: int
+    stop: int  # its slices are start:stop
+
+
+class SliceStore:
+    """Slices of all volumes, one after the other, read-only and memory-mapped."""
+
+    def __init__(self, folder: Path):
+        """Open a finished store; a damaged one raises ``StoreDamagedError``."""
+        try:
+            index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+            if index["fingerprint"] != fingerprint(folder):
+                raise StoreDamagedError(folder)
+            self.layout: str = index["layout"]
+            self.spacing: float = index["spacing"]
+            self.volumes = [StoredVolume(**{**entry, "spacing": tuple(entry["spacing"])}) for entry in index["volumes"]]
+            shape = (self.volumes[-1].stop, index["image_size"], index["image_size"])
+            self.images = np.memmap(folder / IMAGES, np.float16, mode="r", shape=shape)
+            self.labels = np.memmap(folder / LABEL_MAPS, np.uint8, mode="r", shape=shape)
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+            raise StoreDamagedError(folder) from error
+        self.folder = folder
+        depths = [volume.stop - volume.start for volume in self.volumes]
+        self.volume = np.repeat(np.arange(len(depths), dtype=np.int32), depths)
+        self.partition = np.concatenate([partitions(depth) for depth in depths])
+
+    def __len__(self) -> int:
+        return len(self.volume)
+
+    @property
+    def image_size(self) -> int:
+        return self.images.shape[1]
+
+    @property
+    def patients(self) -> list[str]:
+        """In the order of the volumes."""
+        return list(dict.fromkeys(volume.patient for volume in self.volumes))
+
+    def select(self, patients: Iterable[str] | None = None, labelled: bool | None = None) -> np.ndarray:
+        """Indices of the slices of these patients (None: all) that have labels, have none, or both (None)."""
+        wanted = None if patients is None else set(patients)
+        if wanted is not None and (unknown := sorted(wanted - set(self.patients))):
+            raise DataError(
+                f"patient {unknown[0]} is not in the data; the split and the data folder must belong together"
+            )
+        chosen = [
+            (wanted is None or volume.patient in wanted) and labelled in (None, volume.labelled)
+            for volume in self.volumes
+        ]
+        return np.flatnonzero(np.asarray(chosen, dtype=bool)[self.volume])
+
+
+def default_cache() -> Path:
+    return Path(os.environ.get("FCLSEG_CACHE") or Path.home() / ".cache" / "fclseg")
+
+
+def open_store(
+    volumes: Sequence[Volume],
+    *,
+    image_size: int,
+    spacing: float,
+    cache: Path | str | None = None,
+    progress: bool = True,
+) -> SliceStore:
+    """The store of these volumes at this size (pixels) and in-plane spacing (mm), built if it is not there yet.
+
+    The store is named after a hash of source files and parameters. Several processes may ask at once: one builds, the
+    others wait for it. A store that was damaged on disk is built again.
+    """
+    if not volumes:
+        raise DataError("there is no volume to make slices of; check the data folder and the patients of the split")
+    if len({volume.layout for volume in volumes}) > 1:
+        raise DataError("volumes of different layouts cannot share a slice store; open one store per data folder")
+    folder = Path(cache or default_cache()) / store_key(volumes, image_size, spacing)
+    with contextlib.suppress(StoreDamagedError):
+        return SliceStore(folder)
+    with store_lock(folder):
+        with contextlib.suppress(StoreDamagedError):
+            return SliceStore(folder)  # another process built it while this one waited
+        with drafting(folder) as draft:
+            _build(draft, volumes, image_size, spacing, progress)
+        return SliceStore(folder)
+
+
+def _build(draft: Path, volumes: Sequence[Volume], image_size: int, spacing: float, progress: bool) -> None:
+    """Write all files of a store into the folder ``draft``."""
+    prepare = Preprocessor(image_size, spacing)
+    stored: list[StoredVolume] = []
+    with open(draft / IMAGES, "wb") as images, open(draft / LABEL_MAPS, "wb") as labels:
+        for volume, voxels in tqdm(read_images(volumes), "slices", len(volumes), unit="volume", disable=not progress):
+            pixels = prepare.image(voxels, volume)
+            classes = np.full(pixels.shape, UNLABELLED, np.uint8)
+            if volume.label:
+                classes = prepare.label(read_voxels(volume.label), volume, voxels.shape)
+            images.write(pixels.tobytes())
+            labels.write(classes.tobytes())
+            start = stored[-1].stop if stored else 0
+            pixel = (spacing, spacing, volume.spacing[2])
+            identity = (volume.patient, volume.frame, volume.phase, volume.label is not None)
+            stored.append(StoredVolume(*identity, pixel, start, start + len(pixels)))
+    index = {
+        "layout": volumes[0].layout,
+        "image_size": image_size,
+        "spacing": spacing,
+        "volumes": [asdict(volume) for volume in stored],
+        "fingerprint": fingerprint(draft),
+    }
+    (draft / INDEX).write_text(json.dumps(index), encoding="utf-8")

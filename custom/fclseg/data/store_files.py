@@ -1,0 +1,134 @@
+"""How a slice store lives on disk: its name, its lock, and files that are either complete or not there."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fclseg.data.records import Volume
+from fclseg.errors import DataError
+
+FORMAT = 1  # to be raised whenever pre-processing or the files' format changes: it is part of every store's name
+IMAGES, LABEL_MAPS, INDEX = "images.f16", "labels.u8", "index.json"
+_BLOCK, _BLOCKS = 4096, 64
+
+
+class StoreDamagedError(Exception):
+    """The folder holds no complete store."""
+
+
+def store_key(volumes: Sequence[Volume], image_size: int, spacing: float) -> str:
+    """A name that changes with any source file, any record and any parameter.
+
+    Of a source file count path, size, time and both ends: a gzip file ends with the checksum of its content.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr((FORMAT, image_size, float(spacing))).encode())
+    for volume in volumes:
+        digest.update(repr(volume).encode())
+    for path in sorted({path for volume in volumes for path in (volume.image, volume.label) if path}):
+        try:
+            status = path.stat()
+            digest.update(repr((str(path.resolve()), status.st_size, status.st_mtime_ns)).encode())
+            with open(path, "rb") as file:
+                digest.update(file.read(_BLOCK))
+                file.seek(max(0, status.st_size - _BLOCK))
+                digest.update(file.read(_BLOCK))
+        except OSError as error:
+            raise DataError(
+                f"{path}: cannot be read ({error.strerror}); copy it again or correct its permissions"
+            ) from None
+    return digest.hexdigest()
+
+
+def fingerprint(folder: Path) -> str:
+    """Sizes and evenly spaced blocks of the store's files: finds cut or zeroed files without reading gigabytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in (IMAGES, LABEL_MAPS):
+        size = (folder / name).stat().st_size
+        digest.update(str(size).encode())
+        with open(folder / name, "rb") as file:
+            for block in range(_BLOCKS):
+                file.seek(max(0, size - _BLOCK) * block // (_BLOCKS - 1))
+                digest.update(file.read(_BLOCK))
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def store_lock(folder: Path) -> Iterator[None]:
+    """One process at a time may build ``folder``; the system frees the lock even if its holder is killed."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        file = _lock(folder, wait=True)
+    except OSError as error:
+        hint = "free it or name another folder in FCLSEG_CACHE"
+        raise DataError(f"{folder.parent}: the cache folder cannot be used ({error.strerror}); {hint}") from None
+    try:
+        yield
+    finally:
+        _unlock(folder, file)
+
+
+@contextlib.contextmanager
+def drafting(folder: Path) -> Iterator[Path]:
+    """A new folder to write into that becomes ``folder`` in one step at the end, or vanishes on an error.
+
+    The caller holds the lock. Drafts of builders that were killed are removed here too.
+    """
+    draft = _draft(folder)
+    try:
+        _remove_abandoned(folder.parent)
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        yield draft
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.rename(draft, folder)
+    except OSError as error:
+        raise DataError(
+            f"{draft}: slices cannot be written ({error.strerror}); free space or set FCLSEG_CACHE"
+        ) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _draft(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".building")
+
+
+def _lock_path(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".lock")
+
+
+def _lock(folder: Path, wait: bool) -> int:
+    while True:
+        file = os.open(_lock_path(folder), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            # The holder before us removed the file it had locked: ours must be the one that is there now.
+            if os.fstat(file).st_ino == os.stat(_lock_path(folder)).st_ino:
+                return file
+        except FileNotFoundError:
+            pass
+        except OSError:
+            os.close(file)
+            raise
+        os.close(file)
+
+
+def _unlock(folder: Path, file: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_lock_path(folder))
+    os.close(file)
+
+
+def _remove_abandoned(cache: Path) -> None:
+    for draft in cache.glob("*.building"):
+        folder = draft.with_name(draft.name.removesuffix(".building"))
+        with contextlib.suppress(BlockingIOError):
+            file = _lock(folder, wait=False)
+            shutil.rmtree(draft, ignore_errors=True)
+            _unlock(folder, file)
