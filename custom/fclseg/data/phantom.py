@@ -7,13 +7,13 @@ Everything follows from the seed: patient ``i`` is the same whichever other pati
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
 
-from fclseg.data.phantom_body import paint_heart, thorax
+from fclseg.data.phantom_body import Contrast, Plane, paint_heart, thorax
 from fclseg.data.phantom_heart import LV, MYO, RV, Heart, beat, contraction
 from fclseg.data.phantom_scanner import Scanner, acquire
 from fclseg.errors import DataError
@@ -81,10 +81,11 @@ def draw_scanner(seed: int, site: int) -> Scanner:
 def scan(heart: Heart, scanner: Scanner, rng: np.random.Generator, frames: int, heights: np.ndarray) -> Scan:
     """Image a heart in slices at ``heights`` (mm above the apex, first slice first)."""
     x, y = scanner.grid()
+    tissue = Contrast(*(signal * rng.uniform(0.85, 1.15) for signal in astuple(scanner.contrast)))
     breath = rng.normal(0, 0.8, (len(heights), 2)).astype(np.float32)  # every slice is its own breath-hold
-    pulse = beat(heart, x, y, heights.astype(np.float32), breath, frames)
-    scene = np.repeat(thorax(rng, x, y, heights, scanner.contrast, heart)[None], frames, axis=0)
-    paint_heart(rng, scene, pulse, scanner.contrast, scanner.pixel)
+    pulse = beat(heart, x, y, heights, breath, frames)
+    scene = np.repeat(thorax(rng, Plane(x, y, heights.astype(np.float32), tissue), heart)[None], frames, axis=0)
+    paint_heart(rng, scene, pulse, tissue, scanner.pixel)
     images, labels = acquire(rng, scene, scanner), pulse.labels()
     atrium = (pulse.cavity < 0) & ~pulse.has_lv
     _, systole = contraction(frames)
@@ -116,10 +117,10 @@ def _write_atomically(out: Path, writer: Callable, patients: int, seed: int, sit
 
 def _write_acdc(root: Path, patient: int, seed: int, scanner: Scanner, frames: int) -> Path:
     heart, rng = draw_heart(seed, patient), _rng(seed, "scan", patient)
-    slices = int(rng.integers(8, 11))
-    # From just above the mitral valve downwards; the last slices may lie below the apex.
+    # From about the mitral valve downwards, as the operator placed the stack; the last slice is near the apex.
     first = heart.length + rng.uniform(-0.2, 0.9) * scanner.slice_spacing
-    acquired = scan(heart, scanner, rng, frames, first - scanner.slice_spacing * np.arange(slices))
+    last = rng.uniform(-1.2, 0.3) * heart.wall
+    acquired = scan(heart, scanner, rng, frames, np.arange(first, last, -scanner.slice_spacing))
     name = f"patient{patient:03d}"
     folder = root / name
     folder.mkdir()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from fclseg.data.phantom_heart import Beat, Heart
+from fclseg.data.phantom_heart import Beat, Heart, half_ellipse
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,26 @@ class Contrast:
     lung: float
 
 
+@dataclass(frozen=True)
+class Plane:
+    """Where the pixels are (mm, [X, Y]), where the slices are (mm above the apex, [Z]) and what is seen there."""
+
+    x: np.ndarray
+    y: np.ndarray
+    heights: np.ndarray
+    tissue: Contrast
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return len(self.heights), *np.broadcast_shapes(self.x.shape, self.y.shape)
+
+    def ellipse(self, centre: tuple, half: tuple, turn: float = 0.0) -> np.ndarray:
+        """Approximate signed distance to an ellipse whose centre and half axes may differ by slice."""
+        cos, sin, cx, cy, a, b = (np.asarray(n, np.float32) for n in (np.cos(turn), np.sin(turn), *centre, *half))
+        dx, dy = self.x - cx, self.y - cy
+        return (np.hypot((dx * cos + dy * sin) / a, (dy * cos - dx * sin) / b) - 1) * np.sqrt(a * b)
+
+
 def paint(canvas: np.ndarray, distance: np.ndarray, value: np.ndarray | float, edge: np.ndarray | float) -> None:
     """Blend ``value`` into the canvas where the signed distance is negative."""
     coverage = np.clip(0.5 - distance / edge, 0, 1)
@@ -35,89 +55,75 @@ def texture(rng: np.random.Generator, shape: tuple[int, ...], sigma: float) -> n
     return noise / noise.std()
 
 
-def ellipse(x, y, centre: tuple[float, float], half: tuple[float, float], turn: float = 0.0) -> np.ndarray:
-    """Approximate signed distance to an ellipse."""
-    dx, dy = x - centre[0], y - centre[1]
-    u, v = dx * np.cos(turn) + dy * np.sin(turn), dy * np.cos(turn) - dx * np.sin(turn)
-    return (np.hypot(u / half[0], v / half[1]) - 1) * np.sqrt(half[0] * half[1])
-
-
-def thorax(rng: np.random.Generator, x, y, heights: np.ndarray, tissue: Contrast, heart: Heart) -> np.ndarray:
-    """Everything but the heart [Z, X, Y]; the liver rises towards the apex, the lung towards the base."""
-    shape = (len(heights), x.shape[0], y.shape[1])
-    fine, coarse = texture(rng, shape, 1.2), texture(rng, shape, 6)
-    level = (heights - heart.length / 2)[:, None, None] / heart.length
-    canvas = np.full(shape, 0.01, dtype=np.float32)
-    wobble = 3 * coarse
-    cx, cy = rng.uniform(20, 40), rng.uniform(15, 35)
-    half = (rng.uniform(100, 125), rng.uniform(100, 125))
-    body = ellipse(x, y, (cx, cy), half, rng.uniform(-0.4, 0.4)) + 0.7 * wobble
-    fat, muscle = rng.uniform(8, 24), rng.uniform(5, 10)
-    paint(canvas, body, tissue.fat * (1 + 0.06 * fine), 2)
-    paint(canvas, body + fat, tissue.muscle * (1 + 0.12 * fine), 2)
-    _ribs(rng, canvas, body + fat + muscle / 2, x - cx, y - cy, tissue)
-    paint(canvas, body + fat + muscle, tissue.lung * (1 + 0.3 * fine), 2)
-    _lung_vessels(rng, canvas, body + fat + muscle, x, y, tissue)
-    _abdomen(rng, canvas, body + fat + muscle, x, y, level, wobble, fine, tissue, heart)
-    _pericardium(rng, canvas, x, y, wobble, coarse, tissue, heart)
+def thorax(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.ndarray:
+    """Everything but the heart [Z, X, Y]: skin, fat, muscle and ribs around lung, abdomen and pericardial fat."""
+    tissue = plane.tissue
+    fine, coarse, slow = (texture(rng, plane.shape, sigma) for sigma in (1.2, 5, 14))
+    canvas = np.full(plane.shape, 0.01, dtype=np.float32)
+    cx, cy = rng.uniform(15, 40), rng.uniform(10, 35)
+    half, turn = rng.uniform(95, 125, 2), rng.uniform(-0.5, 0.5)
+    around = np.arctan2(plane.y - cy, plane.x - cx)
+    body = plane.ellipse((cx, cy), half, turn) + 2.5 * slow
+    fat = rng.uniform(6, 20) * (1 + rng.uniform(0, 0.6) * np.cos(around - rng.uniform(-np.pi, np.pi)))
+    chest = body + fat
+    inside = chest + rng.uniform(5, 11) + 0.8 * coarse
+    paint(canvas, body, tissue.fat * (1 + 0.05 * fine + 0.08 * slow), 2)
+    paint(canvas, chest + coarse, tissue.muscle * (1 + 0.15 * fine), 2)
+    ribs = np.cos(around * rng.integers(12, 20) + rng.uniform(0, 6))
+    paint(canvas, np.abs((chest + inside) / 2) - 5 + 5 * (1 - ribs), tissue.fat * rng.uniform(0.4, 0.8), 2)
+    vessels = tissue.blood * np.clip(fine - rng.uniform(1.6, 2.2), 0, 1)
+    paint(canvas, inside, tissue.lung * (1 + 0.3 * coarse) + vessels, 2)
+    _abdomen(rng, canvas, plane, heart, inside, fine, coarse)
+    _pericardium(rng, canvas, plane, heart, coarse)
     return canvas
 
 
-def _ribs(rng, canvas, depth, dx, dy, tissue: Contrast) -> None:
-    """Alternating marrow and cortex along the chest wall."""
-    wave = np.cos(np.arctan2(dy, dx) * rng.integers(14, 22) + rng.uniform(0, 6))
-    paint(canvas, np.abs(depth) - 3 + 4 * (wave < 0.4), tissue.fat * 0.6, 2)
-
-
-def _lung_vessels(rng, canvas, depth, x, y, tissue: Contrast) -> None:
-    for _ in range(rng.integers(15, 35)):
-        spot = np.hypot(x - rng.uniform(-80, 80), y - rng.uniform(-90, 40)) - rng.uniform(0.5, 2)
-        layers = rng.random((len(canvas), 1, 1)) < 0.5
-        paint(canvas, np.where(layers, np.maximum(spot, depth + 4), 9), tissue.blood * rng.uniform(0.2, 0.8), 2)
-
-
-def _abdomen(rng, canvas, depth, x, y, level, wobble, fine, tissue: Contrast, heart: Heart) -> None:
-    """Liver under the diaphragm, stomach with contents of any brightness, bowel and vessels as distractors, aorta."""
-    dome = heart.centre[1] + heart.radius + heart.wall + rng.uniform(2, 14)
-    slope = rng.uniform(-0.35, 0.25)
-    diaphragm = dome + slope * (x - heart.centre[0]) + 0.004 * (x - heart.centre[0]) ** 2 + 18 * level - y + wobble
-    below = np.maximum(diaphragm, depth + 2)
-    paint(canvas, below, tissue.liver * (1 + 0.07 * fine), 2.5)
-    for _ in range(rng.integers(5, 11)):
-        centre = (rng.uniform(-60, 80), dome + rng.uniform(12, 70))
-        organ = ellipse(x, y, centre, tuple(rng.uniform(4, 22, 2)), rng.uniform(0, np.pi)) + wobble + 10 * np.abs(level)
-        organ = np.maximum(organ, below + 3)
-        paint(canvas, organ - rng.uniform(1, 3), rng.uniform(0.5, 1) * tissue.myocardium, 2)
-        paint(canvas, organ, rng.uniform(0.1, 1.0) * tissue.blood * (1 + rng.uniform(0, 0.25) * fine), 2)
-    aorta = np.hypot(x - heart.centre[0] - rng.uniform(38, 60), y - heart.centre[1] - rng.uniform(15, 45)) - 10
+def _abdomen(rng, canvas, plane: Plane, heart: Heart, inside, fine, coarse) -> None:
+    """Liver under the diaphragm, rising towards the apex, with stomach, bowel and vessels that look like anything."""
+    tissue, (hx, hy) = plane.tissue, heart.centre
+    level = (plane.heights / heart.length - 0.5)[:, None, None]
+    dome = hy + heart.radius + heart.wall + rng.uniform(0, 12)
+    sideways = plane.x - hx
+    diaphragm = dome + rng.uniform(-0.35, 0.25) * sideways + 0.004 * sideways**2 + 18 * level - plane.y + 2 * coarse
+    below = np.maximum(diaphragm, inside + 2)
+    paint(canvas, below, tissue.liver * (1 + 0.06 * fine + 0.08 * coarse), 2.5)
+    for _ in range(rng.integers(10, 20)):
+        centre = (rng.uniform(-70, 90), dome + rng.uniform(5, 75))
+        organ = plane.ellipse(centre, rng.uniform(3, 24, 2), rng.uniform(0, np.pi))
+        organ = np.maximum(organ + 2 * coarse + 12 * (level - rng.uniform(-0.4, 0.4)) ** 2, below + rng.uniform(1, 4))
+        paint(canvas, organ - rng.uniform(0.5, 3), rng.choice([0.5 * tissue.muscle, tissue.myocardium, tissue.fat]), 2)
+        signal = rng.uniform(0.05, 1.0) * tissue.blood
+        paint(canvas, organ, signal * (1 + rng.uniform(0, 0.3) * fine + 0.1 * coarse), 2)
+    aorta = plane.ellipse((hx + rng.uniform(38, 65), hy + rng.uniform(5, 50)), rng.uniform(8, 12, 2)) + 0.5 * coarse
     paint(canvas, aorta - 2, tissue.muscle, 2)
-    paint(canvas, aorta, tissue.blood * rng.uniform(0.75, 1.05), 2)
+    paint(canvas, aorta, tissue.blood * rng.uniform(0.7, 1.05), 2)
 
 
-def _pericardium(rng, canvas, x, y, wobble, coarse, tissue: Contrast, heart: Heart) -> None:
+def _pericardium(rng, canvas, plane: Plane, heart: Heart, coarse) -> None:
     """Patchy fat around both ventricles, most of it on the side of the RV."""
-    size, shift = heart.radius + heart.wall, 0.45 * heart.rv_reach
-    centre = (heart.centre[0] + shift * np.cos(heart.rv_angle), heart.centre[1] + shift * np.sin(heart.rv_angle))
-    half = (size + shift + rng.uniform(3, 9), size + rng.uniform(2, 8))
-    sac = ellipse(x, y, centre, half, heart.rv_angle) + wobble
-    patchy = tissue.muscle + (tissue.fat - tissue.muscle) / (1 + np.exp(-3 * (coarse + rng.uniform(-0.6, 0.6))))
-    paint(canvas, sac, patchy, 3)
+    size = (0.3 + 0.7 * half_ellipse(plane.heights, -2 * heart.wall, heart.length))[:, None, None]
+    radius, shift = (heart.radius + heart.wall) * size, 0.45 * heart.rv_reach * size
+    x, y = heart.centres(plane.heights).T[:, :, None, None]
+    centre = (x + shift * np.cos(heart.rv_angle), y + shift * np.sin(heart.rv_angle))
+    sac = plane.ellipse(centre, (radius + shift + rng.uniform(1, 7), radius + rng.uniform(0, 6)), heart.rv_angle)
+    share = 1 / (1 + np.exp(-4 * (coarse + rng.uniform(-1.2, 0.3))))
+    paint(canvas, sac + 1.5 * coarse, plane.tissue.muscle + (plane.tissue.fat - plane.tissue.muscle) * share, 3)
 
 
 def paint_heart(rng: np.random.Generator, canvas: np.ndarray, pulse: Beat, tissue: Contrast, pixel: float) -> None:
     """The ventricles over the thorax, in place on [T, Z, X, Y].
 
-    Blood is not uniform: trabeculae darken it near the wall and flow varies its signal. Above the mitral valve the
-    pool without a muscular ring is the left atrium, which looks like the LV and is not labelled.
+    Blood is not uniform: trabeculae roughen its border and flow varies its signal. Above the mitral valve the pool
+    without a muscular ring is the left atrium, which looks like the LV and is not labelled.
     """
-    shape = canvas.shape[1:]
-    fine, coarse = texture(rng, shape, 1.2), texture(rng, shape, 5)
+    fine, coarse = (texture(rng, canvas.shape[1:], sigma) for sigma in (1.1, 4))
     edge = np.hypot(pixel, pulse.edge)
-    muscle = tissue.myocardium * (1 + 0.1 * fine + 0.08 * coarse)
-    blood = tissue.blood * (1 + 0.05 * fine + 0.08 * coarse)
-    paint(canvas, pulse.rv - rng.uniform(2, 3.5), muscle, edge)
-    paint(canvas, pulse.rv, blood * rng.uniform(0.85, 1.0) * (1 - 0.12 * np.clip(fine, 0, None)), edge)
+    muscle = tissue.myocardium * (1 + 0.12 * fine + 0.12 * coarse)
+    blood = tissue.blood * (1 + 0.06 * fine + rng.uniform(0.05, 0.15) * coarse)
+    rough = rng.uniform(0.5, 2.0) * np.clip(fine, 0, 2.5)
+    paint(canvas, pulse.rv - rng.uniform(1.5, 3.5), muscle, edge)
+    paint(canvas, pulse.rv + rough, blood * rng.uniform(0.75, 1.0) * (1 - 0.2 * np.clip(fine, 0, 2.5)), edge)
     thickness = np.where(pulse.has_lv, 0, np.maximum(pulse.cavity - pulse.wall - 2.5, 0))
     paint(canvas, pulse.wall + thickness, muscle, edge)
-    paint(canvas, pulse.cavity + rng.uniform(0.5, 1.5) * np.clip(fine + 0.3, 0, 2), blood, edge)
-    paint(canvas, np.where(pulse.has_lv, pulse.papillary + 0.5 * fine, 9), muscle, edge)
+    paint(canvas, pulse.cavity + rough, blood, edge)
+    paint(canvas, np.where(pulse.has_lv, pulse.papillary + fine, 9), muscle, edge)

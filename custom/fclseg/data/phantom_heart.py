@@ -13,11 +13,11 @@ RV, MYO, LV = 1, 2, 3
 
 GROUPS = {
     # group: (ejection fraction, LV cavity radius, LV wall, reach of the RV beyond the septum)
-    "NOR": ((0.55, 0.70), (21, 27), (7, 10), (22, 32)),
-    "DCM": ((0.30, 0.40), (28, 35), (6, 9), (22, 34)),
-    "HCM": ((0.60, 0.75), (18, 24), (11, 16), (20, 30)),
-    "MINF": ((0.30, 0.48), (25, 32), (6, 10), (22, 32)),
-    "RV": ((0.45, 0.65), (19, 25), (6, 9), (32, 44)),
+    "NOR": ((0.55, 0.70), (21, 27), (7, 10), (28, 38)),
+    "DCM": ((0.30, 0.40), (28, 35), (6, 9), (26, 40)),
+    "HCM": ((0.60, 0.75), (18, 24), (11, 16), (25, 36)),
+    "MINF": ((0.30, 0.48), (25, 32), (6, 10), (26, 38)),
+    "RV": ((0.45, 0.65), (19, 25), (6, 9), (38, 50)),
 }
 """The five patient groups of ACDC; together they span ejection fractions from 30 to 75 %."""
 
@@ -38,8 +38,11 @@ class Heart:
     rv_reach: float
     rv_extent: float  # half length of the RV along the septum, relative to the LV's outer radius
     rv_base: float  # height of the RV's base relative to the LV's
+    bullet: float  # 2 is an ellipsoid; more is fuller towards the apex
     shape: tuple[tuple[float, float], ...]  # amplitude and phase of the 2nd, 3rd and 4th harmonic of the LV outline
+    twist: float  # turn of that outline in radians from apex to base
     rv_shape: tuple[tuple[float, float], ...]
+    unevenness: tuple[float, float]  # amplitude and direction: where the LV wall is thickest
     papillary: tuple[tuple[float, float, float], ...]  # angle, radius relative to the cavity's, size
 
     @classmethod
@@ -52,21 +55,27 @@ class Heart:
             ejection_fraction=fraction,
             radius=radius,
             wall=wall,
-            length=rng.uniform(62, 80) + 0.4 * (radius - 24),
+            length=rng.uniform(68, 84) + 0.6 * (radius - 24),
             shortening=0.08 + 0.12 * fraction,
             centre=(rng.uniform(-12, 12), rng.uniform(-12, 12)),
             tilt=(rng.uniform(-0.15, 0.15), rng.uniform(-0.15, 0.15)),
             rv_angle=rv_angle,
             rv_reach=reach,
-            rv_extent=rng.uniform(0.95, 1.25),
+            rv_extent=rng.uniform(0.9, 1.15),
             rv_base=rng.uniform(1.0, 1.12),
-            shape=_harmonics(rng, (0.06, 0.03, 0.015)),
-            rv_shape=_harmonics(rng, (0.08, 0.06, 0.03)),
+            bullet=rng.uniform(2.0, 3.0),
+            shape=_harmonics(rng, (0.07, 0.04, 0.02)),
+            twist=rng.uniform(-0.6, 0.6),
+            rv_shape=((rng.uniform(0, 0.08), rng.uniform(-1, 1)), (rng.uniform(0.04, 0.14), rng.uniform(-0.5, 0.5))),
+            unevenness=(rng.uniform(0, 0.45), rv_angle + rng.uniform(-1, 1)),
             papillary=tuple(
-                (rv_angle + side * rng.uniform(1.6, 2.3), rng.uniform(0.55, 0.75), rng.uniform(2.5, 4.5))
-                for side in (-1, 1)
+                (rv_angle + side * rng.uniform(1.6, 2.5), rng.uniform(0.55, 0.8), rng.uniform(3, 6)) for side in (-1, 1)
             ),
         )
+
+    def centres(self, heights: np.ndarray) -> np.ndarray:
+        """Centre of the LV [Z, 2] in slices at ``heights`` [Z]."""
+        return np.asarray(self.centre) + np.asarray(self.tilt) * (heights[:, None] - self.length / 2)
 
 
 @dataclass
@@ -105,14 +114,15 @@ def contraction(frames: int) -> tuple[np.ndarray, int]:
 def beat(heart: Heart, x: np.ndarray, y: np.ndarray, heights: np.ndarray, jitter: np.ndarray, frames: int) -> Beat:
     """The heart on the points (x [X, 1], y [1, Y]) of slices at ``heights`` [Z], shifted by ``jitter`` [Z, 2]."""
     curve, _ = contraction(frames)
+    heights = heights.astype(np.float32)
     inner, outer, ratio, edge = _radii(heart, heights, curve)
-    drift = heights[:, None] - heart.length / 2
-    centre = np.asarray(heart.centre) + np.asarray(heart.tilt) * drift + jitter
+    centre = (heart.centres(heights) + jitter).astype(np.float32)
     dx, dy = x - centre[:, 0, None, None], y - centre[:, 1, None, None]
     distance, angle = np.hypot(dx, dy), np.arctan2(dy, dx)
-    outline = _outline(angle, heart.shape)
+    outline = _outline(angle + heart.twist * (heights / heart.length)[:, None, None], heart.shape)
     cavity = distance - inner * outline
-    wall = distance - outer * outline
+    uneven = 1 + heart.unevenness[0] * np.cos(angle - heart.unevenness[1])
+    wall = distance - np.sqrt(inner**2 + (outer**2 - inner**2) * uneven) * outline
     rv = np.maximum(_rv_distance(heart, dx, dy, outer, ratio, curve), -wall)
     below_valve = (ratio <= 1)[:, :, None, None]
     papillary = _papillary_distance(heart, dx, dy, inner, ratio)
@@ -129,10 +139,10 @@ def _outline(angle: np.ndarray, harmonics: tuple[tuple[float, float], ...]) -> n
     return (1 + wave) / np.sqrt(1 + sum(a * a for a, _ in harmonics) / 2)
 
 
-def _half_ellipse(height: np.ndarray, apex: float, base: float) -> np.ndarray:
+def half_ellipse(height: np.ndarray, apex: float, base: float, power: float = 2.0) -> np.ndarray:
     """1 at the base (and above), 0 at the apex (and below)."""
     u = np.clip((base - height) / (base - apex), 0, 1)
-    return np.sqrt(1 - u * u)
+    return np.sqrt(1 - u**power)
 
 
 def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -143,8 +153,8 @@ def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.nda
     """
     stretch = 1 / (1 - heart.shortening * curve[:, None])
     tissue = heights[None] * stretch  # end-diastolic height of what lies in the slice now
-    inner = heart.radius * _half_ellipse(tissue, 0, heart.length)
-    outer = (heart.radius + heart.wall) * _half_ellipse(tissue, -heart.wall, heart.length)
+    inner = heart.radius * half_ellipse(tissue, 0, heart.length, heart.bullet)
+    outer = (heart.radius + heart.wall) * half_ellipse(tissue, -heart.wall, heart.length, heart.bullet)
     area = np.where(tissue <= heart.length, inner**2, 0).sum(axis=1, keepdims=True)
     volume = area[:1] * (1 - heart.ejection_fraction * curve[:, None])
     now = inner * np.sqrt(volume / area)
@@ -156,24 +166,24 @@ def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.nda
 
 def _rv_distance(heart: Heart, dx, dy, outer: np.ndarray, ratio: np.ndarray, curve: np.ndarray) -> np.ndarray:
     """Distance to the ellipse from which the LV cuts the crescent; it contracts mostly towards the septum."""
-    size = _half_ellipse(ratio, 0.1, heart.rv_base)[:, :, None, None].astype(np.float32)
+    size = np.clip((ratio - 0.05) / (heart.rv_base - 0.05), 0, 1)[:, :, None, None].astype(np.float32) ** 0.55
     squeeze = np.float32(1 - 0.75 * heart.ejection_fraction * curve[:, None, None, None])
     reach = heart.rv_reach * size * squeeze
-    along, across = np.cos(heart.rv_angle), np.sin(heart.rv_angle)
+    along, across = np.float32(np.cos(heart.rv_angle)), np.float32(np.sin(heart.rv_angle))
     radial, tangential = dx * along + dy * across, dy * along - dx * across
-    half_radial = (0.5 * outer + reach / 2) * np.minimum(1, size * 3) + 1e-3
+    half_radial = 0.5 * outer + reach / 2 + 1e-3
     half_tangential = heart.rv_extent * outer * (0.35 + 0.65 * size) * (0.8 + 0.2 * squeeze) + 1e-3
     u, v = (radial - (0.5 * outer + reach / 2)) / half_radial, tangential / half_tangential
     bend = _outline(np.arctan2(tangential, radial - 0.5 * outer[:1]), heart.rv_shape)
     distance = (np.hypot(u, v) - bend) * np.sqrt(half_radial * half_tangential)
-    return np.where(size > 0.15, distance, 1e3)
+    return np.where(size > 0.2, distance, 1e3)
 
 
 def _papillary_distance(heart: Heart, dx, dy, inner: np.ndarray, ratio: np.ndarray) -> np.ndarray:
     """The two muscles hang from the wall between a quarter and three quarters of the cavity's height."""
     nearest = np.full(np.broadcast_shapes(dx.shape, inner.shape), 1e3, dtype=np.float32)
     for angle, offset, size in heart.papillary:
-        px, py = offset * inner * np.cos(angle), offset * inner * np.sin(angle)
-        present = size * np.sqrt(np.clip(1 - ((ratio - 0.5) / 0.3) ** 2, 0, 1))[:, :, None, None]
+        px, py = (np.float32(offset * part(angle)) * inner for part in (np.cos, np.sin))
+        present = size * np.sqrt(np.clip(1 - ((ratio - 0.5) / 0.3) ** 2, 0, 1), dtype=np.float32)[:, :, None, None]
         np.minimum(nearest, np.hypot(dx - px, dy - py) - present, out=nearest, where=present > 0)
     return nearest
