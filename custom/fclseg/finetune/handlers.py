@@ -1,0 +1,120 @@
+"""What happens around the training steps: progress and losses, the frozen encoder, and a point to resume from."""
+
+import os
+import time
+from pathlib import Path
+
+import torch
+from ignite.engine import Engine, Events
+from tqdm import tqdm
+
+from fclseg.errors import FCLSegError
+from fclseg.finetune.dataset import LabelledBatches
+from fclseg.finetune.network import FreezableUNet, measure_statistics
+
+CHECKPOINT = "checkpoint.pt"
+"""A training that is not finished yet; removed when its model is written."""
+
+
+class LossHistory:
+    """Mean loss of every epoch, and one progress bar over the epochs."""
+
+    def __init__(self, progress: bool = True):
+        self.losses: list[float] = []
+        self.progress = progress
+        self._sum: torch.Tensor | float = 0.0
+        self._bar: tqdm | None = None
+
+    def attach(self, engine: Engine) -> None:
+        engine.add_event_handler(Events.STARTED, self._start)
+        engine.add_event_handler(Events.ITERATION_COMPLETED, self._add)
+        engine.add_event_handler(Events.EPOCH_COMPLETED, self._close_epoch)
+        engine.add_event_handler(Events.COMPLETED, lambda: self._bar.close())
+
+    def _start(self, engine: Engine) -> None:
+        self._bar = tqdm(
+            total=engine.state.max_epochs, initial=engine.state.epoch, desc="training", unit="epoch",
+            disable=not self.progress, mininterval=1.0,
+        )  # fmt: skip
+
+    def _add(self, engine: Engine) -> None:
+        self._sum = self._sum + engine.state.output["loss"].detach()
+
+    def _close_epoch(self, engine: Engine) -> None:
+        loss = float(self._sum) / engine.state.epoch_length
+        self._sum = 0.0
+        if loss != loss:
+            raise FCLSegError(
+                f"the loss is not a number in epoch {engine.state.epoch}: lower learning_rate and train again"
+            )
+        self.losses.append(loss)
+        self._bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        self._bar.update()
+
+
+class FrozenEncoder:
+    """Hold the encoder still for the first ``frozen_epochs``, or for the whole training (the probe of its features)."""
+
+    def __init__(self, network: FreezableUNet, batches: LabelledBatches, frozen_epochs: int, always: bool):
+        self.network, self.batches = network, batches
+        self.frozen_epochs, self.always = frozen_epochs, always
+
+    def attach(self, engine: Engine) -> None:
+        engine.add_event_handler(Events.EPOCH_STARTED, self)
+
+    def __call__(self, engine: Engine) -> None:
+        frozen = self.always or engine.state.epoch <= self.frozen_epochs
+        if frozen and not self.network.frozen:
+            measure_statistics(self.network, self.batches.plain_images())
+        self.network.freeze(frozen)
+
+
+class ResumePoint:
+    """Write the state of a training every so often, and continue from it when the same training is started again."""
+
+    def __init__(
+        self,
+        output_dir: str | None,
+        parts: dict[str, torch.nn.Module | torch.optim.Optimizer | torch.optim.lr_scheduler.LRScheduler],
+        batches: LabelledBatches,
+        history: LossHistory,
+        settings: dict[str, object],
+        every_seconds: float = 20.0,
+    ):
+        self.path = None if output_dir is None else Path(output_dir) / CHECKPOINT
+        self.parts, self.batches, self.history = parts, batches, history
+        self.settings = {name: str(value) for name, value in settings.items()}
+        self.every_seconds, self._written = every_seconds, time.monotonic()
+
+    def attach(self, engine: Engine) -> None:
+        if self.path is None:
+            return
+        engine.add_event_handler(Events.STARTED, self.restore)
+        engine.add_event_handler(Events.EPOCH_COMPLETED, self.save)
+
+    def save(self, engine: Engine) -> None:
+        if time.monotonic() - self._written < self.every_seconds:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(".part")
+        states = {name: item.state_dict() for name, item in self.parts.items()}
+        content = {"epoch": engine.state.epoch, "losses": self.history.losses, "settings": self.settings}
+        torch.save({**content, "states": states}, part)
+        os.replace(part, self.path)
+        self._written = time.monotonic()
+
+    def restore(self, engine: Engine) -> None:
+        if not self.path.exists():
+            return
+        content = torch.load(self.path, weights_only=True)
+        changed = [name for name, value in self.settings.items() if content["settings"].get(name) != value]
+        if changed:
+            raise FCLSegError(
+                f"{self.path} belongs to an unfinished training with another '{changed[0]}': "
+                f"choose another output_dir, or delete that file to start anew"
+            )
+        for name, item in self.parts.items():
+            item.load_state_dict(content["states"][name])
+        engine.state.epoch = self.batches.epoch = content["epoch"]
+        engine.state.iteration = content["epoch"] * engine.state.epoch_length
+        self.history.losses = content["losses"]

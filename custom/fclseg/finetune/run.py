@@ -1,0 +1,96 @@
+"""Fine-tuning from Python: the bundle's own train config with overrides, executed in this process.
+
+A study calls this thousands of times, so nothing is started, re-read or written that is not needed; but network, data,
+augmentation, loss and loop are the ones that ``python -m monai.bundle run`` uses, because they come from the same file.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from monai.bundle import ConfigParser
+
+from fclseg.errors import FCLSegError
+from fclseg.finetune.evaluation import Evaluation
+from fclseg.finetune.messages import user_error
+
+BUNDLES = Path(__file__).resolve().parents[3] / "bundles"
+BUNDLE_OF_LAYOUT = {"acdc": "acdc_unet", "hvsmr": "hvsmr_unet"}
+
+
+@dataclass(frozen=True)
+class FinetuneSpec:
+    """One fine-tuning: on whom, from which encoder, and how much of the encoder may move."""
+
+    dataset_dir: str | Path
+    train_patients: tuple[str, ...]
+    validation_patients: tuple[str, ...]
+    layout: str = "acdc"
+    preset: str = "small"
+    pretrained_encoder: str | Path | None = None  # None: random initial weights
+    freeze_encoder: bool = False  # True: the probe of the encoder's features
+    seed: int = 0
+    hd95: bool = False
+    overrides: Mapping[str, object] = field(default_factory=dict)  # any other key of the train config
+
+
+@dataclass(frozen=True)
+class FinetuneResult:
+    dice: dict[str, float]  # per structure, mean over the validation patients
+    mean_dice: float
+    hd95: dict[str, float]  # per structure in mm; empty unless asked for
+    patients: list[dict]  # one row per volume: patient, frame, phase, dice_*, hd95_*
+    losses: list[float]  # mean training loss of each epoch
+    seconds: float
+
+
+def bundle_config(layout: str, name: str) -> Path:
+    """Path of a config file of the layout's bundle."""
+    return BUNDLES / BUNDLE_OF_LAYOUT[layout] / "configs" / name
+
+
+def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progress: bool = False) -> FinetuneResult:
+    """Train and evaluate as the bundle does; with ``output_dir`` also write model and tables there."""
+    began = time.perf_counter()
+    parser = training_config(spec, output_dir, progress)
+    try:
+        for step in range(len(parser["run"])):
+            outcome = parser.get_parsed_content(f"run#{step}")
+        history = parser.get_parsed_content("train#history")
+    except Exception as error:
+        if (sentence := user_error(error)) is not None and sentence is not error:
+            raise sentence from error
+        raise
+    return _result(outcome, history.losses, time.perf_counter() - began)
+
+
+def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress: bool) -> ConfigParser:
+    """The bundle's train config with this spec's values in place of its defaults."""
+    if spec.layout not in BUNDLE_OF_LAYOUT:
+        raise FCLSegError(f"there is no bundle for the layout '{spec.layout}': use {' or '.join(BUNDLE_OF_LAYOUT)}")
+    parser = ConfigParser()
+    parser.read_config(bundle_config(spec.layout, "train.json"))
+    parser.read_meta(bundle_config(spec.layout, "metadata.json"))
+    parser.update(
+        {
+            "dataset_dir": str(spec.dataset_dir),
+            "output_dir": None if output_dir is None else str(output_dir),
+            "preset": spec.preset,
+            "pretrained_encoder": None if spec.pretrained_encoder is None else str(spec.pretrained_encoder),
+            "train_patients": list(spec.train_patients),
+            "validation_patients": list(spec.validation_patients),
+            "freeze_encoder": spec.freeze_encoder,
+            "seed": spec.seed,
+            "hd95": spec.hd95,
+            "progress": progress,
+            **spec.overrides,
+        }
+    )
+    return parser
+
+
+def _result(evaluation: Evaluation, losses: list[float], seconds: float) -> FinetuneResult:
+    return FinetuneResult(
+        evaluation.dice, evaluation.mean_dice, evaluation.hd95, evaluation.rows, list(losses), seconds
+    )

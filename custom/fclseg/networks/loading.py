@@ -1,0 +1,94 @@
+"""Encoder files: what pre-training hands to fine-tuning.
+
+A file holds the tensors of one encoder under ``encoder.*`` and a few strings (preset, widths, run, round) that say where
+it came from. A file that does not fit the network exactly is refused: silently loading half an encoder would look like
+a pre-training that does not help.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from fclseg.errors import FCLSegError
+
+PREFIX = "encoder."
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """Which tensors of a file and a network belong together, by their names in the file."""
+
+    matched: tuple[str, ...]
+    missing: tuple[str, ...]  # in the network, not in the file
+    unexpected: tuple[str, ...]  # in the file, not in the network
+
+    def __str__(self) -> str:
+        return f"{len(self.matched)} matched, {len(self.missing)} missing, {len(self.unexpected)} unexpected"
+
+
+def write_tensors(path: Path | str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, object]) -> None:
+    """Write a safetensors file in one step: after a crash the old file or the new one is there, never half of one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(plain, part, {key: str(value) for key, value in metadata.items()})
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_tensors(path: Path | str) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """Tensors and metadata of a safetensors file; a missing or broken file is one sentence."""
+    path = Path(path)
+    if not path.is_file():
+        raise FCLSegError(f"there is no weights file {path}: check the path, or train one first")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise FCLSegError(f"{path} is not a readable safetensors file ({error}): get or train it again") from error
+
+
+def format_channels(channels: tuple[int, ...]) -> str:
+    return "-".join(str(width) for width in channels)
+
+
+def save_encoder(path: Path | str, encoder: nn.Module, metadata: Mapping[str, object]) -> None:
+    """Write the encoder's tensors as ``encoder.*``; its widths are added to the metadata."""
+    tensors = {PREFIX + name: tensor for name, tensor in encoder.state_dict().items()}
+    write_tensors(path, tensors, {"channels": format_channels(encoder.channels), **metadata})
+
+
+def load_encoder(network: nn.Module, path: Path | str) -> LoadReport:
+    """Copy an encoder file into ``network.encoder``; anything but an exact fit is refused and changes nothing."""
+    tensors, metadata = read_tensors(path)
+    wanted = {PREFIX + name: tensor for name, tensor in network.encoder.state_dict().items()}
+    report = compare(tensors, wanted)
+    if report.missing or report.unexpected:
+        ours = format_channels(network.encoder.channels)
+        theirs = metadata.get("channels", "unknown widths")
+        wrong = (report.missing + report.unexpected)[0]
+        raise FCLSegError(
+            f"encoder file {path} ({theirs}, preset {metadata.get('preset', 'unknown')}) does not fit the network "
+            f"({ours}): {report}, first '{wrong}'; choose the preset it was pre-trained with"
+        )
+    network.encoder.load_state_dict({name.removeprefix(PREFIX): tensor for name, tensor in tensors.items()})
+    return report
+
+
+def compare(tensors: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> LoadReport:
+    """A tensor of another shape counts as missing: the network cannot have it."""
+    matched = tuple(n for n, t in wanted.items() if n in tensors and tensors[n].shape == t.shape)
+    return LoadReport(
+        matched=matched,
+        missing=tuple(name for name in wanted if name not in matched),
+        unexpected=tuple(name for name in tensors if name not in wanted),
+    )
