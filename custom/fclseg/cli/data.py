@@ -1,5 +1,134 @@
-"""Placeholder until its owner fills it in this hour."""
+"""``fclseg data``: make a phantom data set, check a folder, split its patients over sites and folds."""
+
+import argparse
+import csv
+from pathlib import Path
+
+EXAMPLES = {
+    "phantom": "fclseg data phantom --layout acdc --out data/phantom --patients 20 --sites 4 --seed 1",
+    "check": "fclseg data check data/acdc\n  fclseg data check data/acdc --splits splits.json",
+    "split": "fclseg data split data/acdc --sites 10 --out splits.json\n"
+    "  fclseg data split data/phantom --from data/phantom/sites.csv --folds 5 --out splits.json",
+}
 
 
-def register(subparsers):
-    pass
+def register(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "data",
+        help="make, check and split data sets",
+        description="Make a phantom data set, check a folder of cardiac MRI, or split patients over sites and folds.",
+    )
+    commands = parser.add_subparsers(title="data commands", metavar="COMMAND", required=True)
+    _register_phantom(_command(commands, "phantom", "write a synthetic data set that needs no patient", phantom))
+    _register_check(_command(commands, "check", "list what a folder holds and every problem with it", check))
+    _register_split(_command(commands, "split", "deal patients to sites and folds, as one JSON file", split))
+
+
+def _command(commands, name: str, summary: str, run) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=f"examples:\n  {EXAMPLES[name]}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _register_phantom(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--layout", choices=("acdc", "hvsmr"), default="acdc", help="folder layout (default acdc)")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder to write")
+    parser.add_argument("--patients", type=int, default=10, metavar="N", help="number of patients (default 10)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides everything in the images (default 0)")
+    parser.add_argument("--sites", type=int, default=1, metavar="K", help="number of different scanners (default 1)")
+
+
+def _register_check(parser: argparse.ArgumentParser) -> None:
+    _add_folder(parser)
+    parser.add_argument("--splits", type=Path, metavar="FILE", help="also check that this splits file fits the folder")
+
+
+def _register_split(parser: argparse.ArgumentParser) -> None:
+    _add_folder(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON file to write")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--sites", type=int, default=10, metavar="K", help="deal at random to K sites (default 10)")
+    how.add_argument(
+        "--from",
+        type=Path,
+        dest="assignment",
+        metavar="FILE",
+        help="CSV with columns patient,site, or JSON with the same",
+    )
+    parser.add_argument(
+        "--folds", type=int, default=5, metavar="F", help="cross-validation folds of a site (default 5)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides the draw (default 0)")
+    parser.add_argument("--force", action="store_true", help="replace FILE even if it holds a different split")
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder of NIfTI images")
+    parser.add_argument(
+        "--layout",
+        choices=("auto", "acdc", "hvsmr", "nifti"),
+        default="auto",
+        help="the folder's layout; nifti is a plain folder of images (default: by file names)",
+    )
+
+
+def phantom(arguments: argparse.Namespace) -> int:
+    from fclseg.data.phantom import scanner_of, write_phantom
+    from fclseg.data.volumes import read_folder
+
+    paths = write_phantom(arguments.out, arguments.layout, arguments.patients, arguments.seed, sites=arguments.sites)
+    print(f"{arguments.out}: {len(paths)} phantom patients in the layout of {arguments.layout}")
+    if arguments.sites > 1:
+        volumes = read_folder(arguments.out, arguments.layout)
+        patient_of = {path: volume.patient for volume in volumes for path in (volume.image, volume.image.parent)}
+        sites = [f"site-{scanner_of(number, arguments.sites) + 1}" for number in range(1, len(paths) + 1)]
+        table = arguments.out / "sites.csv"
+        with open(table, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerow(("patient", "site"))
+            csv.writer(file).writerows(zip((patient_of[path] for path in paths), sites, strict=True))
+        print(f"{table}: which of the {arguments.sites} scanners each was imaged on, for fclseg data split --from")
+    return 0
+
+
+def check(arguments: argparse.Namespace) -> int:
+    from fclseg.data.check import check_folder
+
+    report = check_folder(arguments.folder, arguments.layout, arguments.splits)
+    print(f"{'patient':<20} {'site':<10} {'annotated':>9} {'unannotated':>11}  grid and voxel size in mm")
+    for row in report.patients:
+        sizes = ", ".join("x".join(f"{n:.3g}" for n in size) for size in [*sorted(row.grids), *sorted(row.spacings)])
+        print(f"{row.patient:<20} {row.site or '-':<10} {row.annotated:>9} {row.unannotated:>11}  {sizes}")
+    print(
+        f"\n{arguments.folder} (layout {report.layout}): {len(report.patients)} patients, "
+        f"{report.annotated} annotated frames, {report.unannotated} unannotated frames"
+    )
+    print(f"{len(report.problems)} problem{'s' * (len(report.problems) > 1)}:" if report.problems else "no problem")
+    for problem in report.problems:
+        print(f"- {problem}")
+    return 1 if report.problems else 0
+
+
+def split(arguments: argparse.Namespace) -> int:
+    from fclseg.data.assignment import read_assignment
+    from fclseg.data.sites import Splits
+    from fclseg.data.volumes import read_folder
+    from fclseg.errors import DataError
+
+    patients = sorted({volume.patient for volume in read_folder(arguments.folder, arguments.layout)})
+    sites = read_assignment(arguments.assignment) if arguments.assignment else arguments.sites
+    splits = Splits.make(patients, sites, arguments.folds, arguments.seed)
+    if arguments.out.exists() and not arguments.force and Splits.load(arguments.out) != splits:
+        raise DataError(
+            f"{arguments.out}: holds a different split, which results may rest on; add --force to replace it"
+        )
+    splits.save(arguments.out)
+    for site, group in splits.sites.items():
+        print(f"{site}: {len(group)} patients, folds of {' '.join(str(len(fold)) for fold in splits.held_out[site])}")
+    print(f"{arguments.out}: {len(patients)} patients at {len(splits.sites)} sites, {splits.folds} folds each")
+    return 0

@@ -34,15 +34,17 @@ def read(scan: Scan, tree: dict[Path, list[Path]]) -> None:
 def _read_patient(scan: Scan, folder: Path, files: list[Path]) -> None:
     images, labels, cines = _sort_files(scan, folder, files)
     phases = _read_phases(scan, folder / INFO)
-    common = {"site": site_of(folder, scan.root)}
+    site = site_of(folder, scan.root)
     for frame, image in sorted(images.items()):
-        scan.add(folder.name, image, labels.get(frame), frame=frame, phase=phases.get(frame), **common)
+        scan.add(folder.name, image, labels.get(frame), frame=frame, phase=phases.get(frame), site=site)
     for frame in sorted(set(labels) - set(images)):
         scan.problem(labels[frame], "is a label map without its image; add the image or remove the label map")
     for cine in cines[:1]:
-        scan.add_cine(folder.name, cine, skip=set(images), **common)
+        scan.add_cine(folder.name, cine, skip=set(images), phases=phases, site=site)
     if not images and not cines:
         scan.problem(folder, "the patient folder holds no image; add its _frameNN or _4d NIfTI files or remove it")
+    elif not cines and (absent := sorted(set(phases) - set(images))):
+        scan.problem(folder / INFO, f"names frame {absent[0]} as {phases[absent[0]]}, but it has no image; correct one")
 
 
 def _sort_files(scan: Scan, folder: Path, files: list[Path]) -> tuple[dict[int, Path], dict[int, Path], list[Path]]:

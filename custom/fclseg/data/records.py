@@ -67,7 +67,7 @@ class Scan:
         if header is not None:
             self._append(patient=patient, image=image, label=label, spacing=header.spacing, **fields)
 
-    def add_cine(self, patient: str, image: Path, skip: set[int], **fields: object) -> None:
+    def add_cine(self, patient: str, image: Path, skip: set[int], phases: dict[int, str], site: str | None) -> None:
         """Add the frames (counted from 1) of a 4D image as unlabelled volumes, except those in ``skip``."""
         header = self.header(image)
         if header is not None and len(header.shape) != 4:
@@ -77,8 +77,8 @@ class Scan:
             return
         for index in range(header.shape[3] if header else 0):
             if index + 1 not in skip:
-                frame = {"frame": index + 1, "phase": None, "time_index": index}
-                self._append(patient=patient, image=image, label=None, spacing=header.spacing, **frame, **fields)
+                frame = {"frame": index + 1, "phase": phases.get(index + 1), "time_index": index, "site": site}
+                self._append(patient=patient, image=image, label=None, spacing=header.spacing, **frame)
 
     def _append(self, **fields: object) -> None:
         self.volumes.append(Volume(layout=self.layout, **fields))

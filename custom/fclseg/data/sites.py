@@ -130,6 +130,8 @@ class Splits:
         for site, folds in self.held_out.items():
             if len(folds) != self.folds:
                 raise DataError(f"{source}: {site} has {len(folds)} folds and others {self.folds}; give all as many")
+            if not all(folds):
+                raise DataError(f"{source}: a fold of {site} holds out nobody; give each fold at least one patient")
             if sorted(patient for fold in folds for patient in fold) != sorted(self.sites[site]):
                 raise DataError(
                     f"{source}: the folds of {site} must hold out each of its patients exactly once; correct it"

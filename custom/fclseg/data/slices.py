@@ -125,7 +125,9 @@ def _build(draft: Path, volumes: Sequence[Volume], image_size: int, spacing: flo
     prepare = Preprocessor(image_size, spacing)
     stored: list[StoredVolume] = []
     with open(draft / IMAGES, "wb") as images, open(draft / LABEL_MAPS, "wb") as labels:
-        for volume, voxels in tqdm(read_images(volumes), "slices", len(volumes), unit="volume", disable=not progress):
+        for volume, voxels in tqdm(
+            read_images(volumes), "slices", len(volumes), unit="volume", disable=None if progress else True
+        ):
             pixels = prepare.image(voxels, volume)
             classes = np.full(pixels.shape, UNLABELLED, np.uint8)
             if volume.label:

@@ -1,0 +1,112 @@
+"""Read a whole folder as training would, and name everything that is wrong with it."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from fclseg.data.nifti import read_voxels
+from fclseg.data.preprocess import check_image, check_label
+from fclseg.data.records import Volume, read_images
+from fclseg.data.sites import Splits
+from fclseg.data.volumes import scan_folder
+from fclseg.errors import DataError
+
+
+@dataclass
+class PatientSummary:
+    """One line of the report."""
+
+    patient: str
+    site: str | None
+    annotated: int = 0
+    unannotated: int = 0
+    grids: set[tuple[int, ...]] = field(default_factory=set)
+    spacings: set[tuple[float, ...]] = field(default_factory=set)
+
+
+@dataclass
+class FolderReport:
+    layout: str
+    patients: list[PatientSummary]
+    problems: list[str]  # each a sentence that names its file
+
+    @property
+    def annotated(self) -> int:
+        return sum(patient.annotated for patient in self.patients)
+
+    @property
+    def unannotated(self) -> int:
+        return sum(patient.unannotated for patient in self.patients)
+
+
+def check_folder(root: Path | str, layout: str = "auto", splits: Path | None = None) -> FolderReport:
+    """Names, headers and every voxel of a folder; with ``splits`` also whether that file fits the folder."""
+    scan = scan_folder(root, layout)
+    check = _VoxelCheck(scan.problems)
+    files = [list(group) for _, group in groupby(scan.volumes, key=lambda volume: volume.image)]
+    for volumes in tqdm(files, "reading", unit="file", disable=None, leave=False):
+        check.read(volumes)
+    if splits is not None:
+        _check_splits(splits, {volume.patient for volume in scan.volumes}, scan.problems)
+    return FolderReport(scan.layout, _summarise(scan.volumes, check.grids), scan.problems)
+
+
+class _VoxelCheck:
+    def __init__(self, problems: list[str]):
+        self.problems = problems
+        self.grids: dict[Volume, tuple[int, ...]] = {}
+        self._seen: dict[bytes, Volume] = {}
+
+    def read(self, volumes: list[Volume]) -> None:
+        """Check the volumes of one file; a file that cannot be read is one problem, however many frames it has."""
+        try:
+            for volume, voxels in read_images(volumes):
+                self.grids[volume] = voxels.shape
+                self._try(check_image, voxels, volume)
+                self._try(self._check_copy, voxels, volume)
+        except DataError as error:
+            self.problems.append(str(error))
+        for volume in volumes:
+            if volume.label:
+                self._try(self._check_label, volume)
+
+    def _try(self, check, *arguments: object) -> None:
+        try:
+            check(*arguments)
+        except DataError as error:
+            self.problems.append(str(error))
+
+    def _check_label(self, volume: Volume) -> None:
+        label = read_voxels(volume.label)
+        check_label(label, label.shape, volume)  # the scan of the headers has compared shapes already
+
+    def _check_copy(self, voxels: np.ndarray, volume: Volume) -> None:
+        """The same image under two names would be in training and validation at once."""
+        digest = hashlib.blake2b(np.ascontiguousarray(voxels).tobytes(), digest_size=16).digest()
+        first = self._seen.setdefault(digest, volume)
+        if first.patient != volume.patient:
+            raise DataError(f"{volume.image}: is the same image as {first.image}; remove one of the two patients")
+
+
+def _check_splits(path: Path, patients: set[str], problems: list[str]) -> None:
+    try:
+        Splits.load(path).check_patients(patients, str(path))
+    except DataError as error:
+        problems.append(str(error))
+
+
+def _summarise(volumes: Iterable[Volume], grids: dict[Volume, tuple[int, ...]]) -> list[PatientSummary]:
+    rows: dict[str, PatientSummary] = {}
+    for volume in volumes:
+        row = rows.setdefault(volume.patient, PatientSummary(volume.patient, volume.site))
+        row.annotated += volume.label is not None
+        row.unannotated += volume.label is None
+        row.spacings.add(volume.spacing)
+        if volume in grids:
+            row.grids.add(grids[volume])
+    return list(rows.values())
