@@ -51,11 +51,9 @@ class DistancePredictor:
         """
         if not distances:
             raise FCLSegError("no site answered with its distance: the distance cannot be predicted in this round")
-        for site, value in distances.items():
-            check_distance(value, site)
-        counted = [value for site, value in sorted(distances.items()) if trained is None or site in trained]
-        counted = counted or [value for _, value in sorted(distances.items())]
-        mean = math.fsum(counted) / len(counted)
+        values = {site: check_distance(value, site) for site, value in distances.items()}
+        counted = [value for site, value in values.items() if site in (trained or ())] or list(values.values())
+        mean = math.fsum(counted) / len(counted)  # exact sum, so the order of answers does not matter
         if self.exact is not None and mean > 0:
             self.alpha = self.exact / mean
         self.exact = None

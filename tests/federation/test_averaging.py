@@ -1,0 +1,109 @@
+from fractions import Fraction
+from itertools import permutations
+
+import numpy as np
+import pytest
+from fclseg.errors import FCLSegError
+from fclseg.federation.averaging import WeightedMean, two_sum
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+
+def mean_of(states, weights, order=None, **options):
+    mean = WeightedMean("online", **options)
+    for index in order or range(len(states)):
+        mean.add(states[index], weights[index], f"site-{index + 1}")
+    return mean.result()
+
+
+def random_states(count, seed=0, shape=(5, 7)):
+    rng = np.random.default_rng(seed)
+    return [{"w": rng.standard_normal(shape).astype(np.float32)} for _ in range(count)]
+
+
+def test_the_mean_by_hand():
+    states = [{"w": np.array([1.0, 2.0], np.float32)}, {"w": np.array([4.0, -1.0], np.float32)}]
+    assert mean_of(states, [1, 2])["w"].tolist() == [3.0, 0.0]
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_mean_is_the_exact_one_rounded_and_any_order_gives_the_same_bits(data):
+    count = data.draw(st.integers(1, 6))
+    values = st.floats(-1e3, 1e3, width=32).map(lambda x: x if abs(x) > 1e-6 else 0.0)
+    stack = data.draw(arrays(np.float32, (count, 4), elements=values))
+    weights = data.draw(st.lists(st.integers(1, 10**6), min_size=count, max_size=count))
+    states = [{"w": row} for row in stack]
+    result = mean_of(states, weights)["w"]
+    for column, value in enumerate(result):
+        exact = sum(Fraction(float(x)) * n for x, n in zip(stack[:, column], weights, strict=True)) / sum(weights)
+        nearest = np.float32(float(exact))
+        assert value == nearest
+    for order in data.draw(st.lists(st.permutations(range(count)), min_size=3, max_size=3)):
+        assert mean_of(states, weights, order)["w"].tobytes() == result.tobytes()
+
+
+def test_all_orders_of_five_sites_agree_where_plain_sums_do_not():
+    states, weights = random_states(5, shape=(300,)), [3, 1000, 17, 401, 77]
+    results = {mean_of(states, weights, order)["w"].tobytes() for order in permutations(range(5))}
+    plain = {
+        sum(np.float32(weights[i] / 1498) * states[i]["w"] for i in order).tobytes() for order in permutations(range(5))
+    }
+    assert len(results) == 1 and len(plain) > 1
+
+
+def test_equal_networks_average_to_themselves_bit_for_bit():
+    state = random_states(1)[0]
+    assert mean_of([state] * 7, [3, 10, 7, 1, 999, 12345, 2])["w"].tobytes() == state["w"].tobytes()
+
+
+def test_two_sum_loses_nothing():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal(500) * 10.0 ** rng.integers(-12, 12, (2, 500))
+    s, e = two_sum(a, b)
+    for x, y, total, error in zip(a, b, s, e, strict=True):
+        assert Fraction(x) + Fraction(y) == Fraction(total) + Fraction(error)
+
+
+def test_counters_become_the_rounded_mean():
+    states = [{"n": np.array(count, np.int64)} for count in (10, 20, 21)]
+    result = mean_of(states, [1, 1, 2])["n"]
+    assert (result.dtype, result.shape, int(result)) == (np.int64, (), 18)
+
+
+def test_memory_does_not_grow_with_the_number_of_sites():
+    mean, state = WeightedMean("online"), random_states(1, shape=(1000,))[0]
+    sizes = set()
+    for _ in range(20):
+        mean.add(state, 5)
+        sizes.add(sum(array.nbytes for held in (mean._sums, mean._errors) for array in held.values()))
+    assert sizes == {2 * 8 * 1000}
+
+
+def test_local_batch_norm_is_left_out():
+    state = {f"bn.{n}": np.ones(2, np.float32) for n in ("weight", "bias", "running_mean", "running_var")}
+    state |= {"bn.num_batches_tracked": np.array(3), "conv.weight": np.ones((2, 2), np.float32)}
+    assert set(mean_of([state], [1])) == set(state)
+    assert set(mean_of([state], [1], batch_norm="local")) == {"conv.weight"}
+    with pytest.raises(FCLSegError, match="policy 'frozen' is unknown: choose one of average, local"):
+        WeightedMean("online", batch_norm="frozen")
+
+
+def test_a_refused_contribution_changes_nothing():
+    good, other = random_states(2)
+    mean = WeightedMean("target", like=good)
+    mean.add(good, 3, "site-1")
+    damaged = {"w": other["w"].copy()}
+    damaged["w"][4, 4] = np.nan
+    with pytest.raises(FCLSegError, match="site-2: component 'target' has values in tensor 'w' that are not finite"):
+        mean.add(damaged, 2, "site-2")
+    for weight in (0, -1, 1.5):
+        with pytest.raises(FCLSegError, match=r"site-2: .* is no number of samples"):
+            mean.add(other, weight, "site-2")
+    assert mean.total_weight == 3 and mean.result()["w"].tobytes() == good["w"].tobytes()
+
+
+def test_nothing_to_average_is_said():
+    with pytest.raises(FCLSegError, match="no site sent component 'bank'"):
+        WeightedMean("bank").result()

@@ -1,0 +1,94 @@
+import math
+
+import pytest
+import torch
+from fclseg.data.sampler import Batch
+from fclseg.methods.byol import BYOL, byol_loss
+from fclseg.presets import get_preset
+
+PRESET = get_preset("demo", channels=(4, 8), hidden=16)
+
+
+def random_batch(size=6, partners=False, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    images = [torch.rand(size, 1, 48, 48, generator=generator) for _ in range(2)]
+    return Batch(images[0], torch.arange(size) % 4, images[1] if partners else None)
+
+
+def seeded(number=7):
+    return torch.Generator().manual_seed(number)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+@pytest.mark.parametrize("features", [1, 3, 64])
+def test_loss_is_the_squared_distance_of_unit_vectors(size, features):
+    z, z_target = torch.randn(size, features, generator=seeded()), torch.randn(size, features, generator=seeded(8))
+    expected = 0.0
+    for a, b in zip(z.tolist(), z_target.tolist(), strict=True):
+        norm_a, norm_b = math.hypot(*a), math.hypot(*b)
+        expected += sum((x / norm_a - y / norm_b) ** 2 for x, y in zip(a, b, strict=True)) / size
+    assert byol_loss(z, z_target).item() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_both_directions_are_averaged():
+    method, batch = BYOL(PRESET), random_batch()
+    generator = seeded()
+    first, second = method.views(batch.images, generator), method.views(batch.images, generator)
+    one = byol_loss(method.predictor(method.online(first)), method.target(second))
+    other = byol_loss(method.predictor(method.online(second)), method.target(first))
+    assert method.loss(batch, seeded()).item() == pytest.approx((one + other).item() / 2, rel=1e-5)
+
+
+def test_no_gradient_reaches_the_target():
+    method = BYOL(PRESET)
+    method.loss(random_batch(), seeded()).backward()
+    assert all(parameter.grad is None for parameter in method.target.parameters())
+    assert all(parameter.grad is not None for parameter in method.trainable())
+    assert sum(1 for _ in method.trainable()) == sum(
+        1 for module in (method.online, method.predictor) for _ in module.parameters()
+    )
+
+
+def test_target_follows_the_online_network_as_computed_by_hand():
+    method = BYOL(get_preset("demo", channels=(4, 8), hidden=16, ema_momentum=0.9))
+    expected = {name: value.double() for name, value in method.target.named_parameters()}
+    statistics = {name: value.clone() for name, value in method.target.named_buffers()}
+    for step in range(3):
+        with torch.no_grad():
+            for parameter in method.online.parameters():
+                parameter.add_(0.1 * (step + 1))
+        method.after_step()
+        for name, theta in method.online.named_parameters():
+            expected[name] = 0.9 * expected[name] + 0.1 * theta.double()
+    for name, value in method.target.named_parameters():
+        torch.testing.assert_close(value.double(), expected[name], rtol=1e-5, atol=1e-6)
+    assert all(torch.equal(value, statistics[name]) for name, value in method.target.named_buffers())
+
+
+def test_structural_positives_take_the_second_view_from_the_partner():
+    method, batch = BYOL(PRESET, structural_positives=1.0), random_batch(partners=True)
+    assert method.wants_partners and not BYOL(PRESET).wants_partners
+    assert torch.equal(method._positives(batch, seeded()), batch.partners)
+    assert math.isfinite(method.loss(batch, seeded()).item())
+    many = random_batch(200, partners=True)
+    half = BYOL(PRESET, structural_positives=0.5)._positives(many, seeded())
+    replaced = (half == many.partners).flatten(1).all(dim=1)
+    assert torch.equal(half[~replaced], many.images[~replaced]) and 70 < replaced.sum() < 130
+
+
+def test_what_is_sent_can_be_received():
+    sender, receiver = BYOL(PRESET), BYOL(PRESET)
+    receiver.receive({name: sender.send(name) for name in ("online", "predictor", "target")})
+    for name, value in sender.state_dict().items():
+        assert torch.equal(receiver.state_dict()[name], value)
+
+
+def test_batch_norm_that_does_not_arrive_stays_the_sites_own():
+    sender, receiver = BYOL(PRESET), BYOL(PRESET)
+    own = {name: value.clone() for name, value in receiver.online.state_dict().items()}
+    sent = {name: value for name, value in sender.send("online").items() if "projector.1." not in name}
+    receiver.receive({"online": sent})
+    for name, value in receiver.online.state_dict().items():
+        assert torch.equal(value, own[name] if "projector.1." in name else sent[name])
+    with pytest.raises(RuntimeError, match=r"projector\.0\.weight"):
+        receiver.receive({"online": {name: value for name, value in sent.items() if name != "projector.0.weight"}})

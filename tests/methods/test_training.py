@@ -1,0 +1,123 @@
+import math
+
+import pytest
+import torch
+from fclseg.data.phantom import write_phantom
+from fclseg.data.sampler import SliceSampler
+from fclseg.data.slices import open_store
+from fclseg.data.volumes import read_folder
+from fclseg.errors import FCLSegError
+from fclseg.methods.collapse import feature_std
+from fclseg.methods.registry import build_method
+from fclseg.methods.training import (
+    cosine_lr,
+    load_optimizer_state,
+    make_optimizer,
+    optimizer_state,
+    train_round,
+)
+from fclseg.presets import get_preset
+from safetensors.torch import load_file, save_file
+
+PRESET = get_preset("demo", channels=(4, 8), hidden=16, lr_byol=0.05)
+
+
+@pytest.fixture(scope="module")
+def sampler(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("training")
+    write_phantom(folder / "data", patients=2, frames=2)
+    volumes = read_folder(folder / "data")
+    store = open_store(volumes, image_size=48, spacing=3.75, cache=folder / "cache", progress=False)
+    return SliceSampler(store, store.select(), batch_size=8)
+
+
+def run_rounds(sampler, rounds, method=None, optimizer=None, preset=PRESET, seed=0, site="site-1"):
+    method = method or build_method("fclopt", preset, seed)
+    optimizer = optimizer or make_optimizer(method, preset)
+    results = [
+        train_round(method, sampler, optimizer, lr=preset.lr_byol, epochs=1, seed=seed, site=site, round_number=number)
+        for number in rounds
+    ]
+    return method, optimizer, results
+
+
+def same_weights(one, other):
+    return all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
+
+
+def test_a_round_reports_what_it_did(sampler):
+    method, _, (result,) = run_rounds(sampler, [0])
+    assert (result.samples, result.steps) == (len(sampler), sampler.steps_per_epoch)
+    assert 0 < result.loss < 4 and result.seconds > 0 and 0 < result.feature_std < 1.5
+    assert not same_weights(method, build_method("fclopt", PRESET, 0)) and method.training
+
+
+def test_a_round_replays_bit_for_bit_and_depends_on_seed_site_and_round(sampler):
+    method, _, results = run_rounds(sampler, [0])
+    again, _, repeated = run_rounds(sampler, [0])
+    assert same_weights(method, again) and results[0].loss == repeated[0].loss
+    for changed in (
+        run_rounds(sampler, [1]),
+        run_rounds(sampler, [0], site="site-2"),
+        run_rounds(sampler, [0], seed=1),
+    ):
+        assert not same_weights(method, changed[0])
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_state_through_files_continues_as_if_never_interrupted(sampler, tmp_path, name):
+    preset = get_preset("demo", channels=(4, 8), hidden=16, lr_byol=0.01, optimizer=name)
+    expected, _, _ = run_rounds(sampler, [0, 1], preset=preset)
+    method, optimizer, _ = run_rounds(sampler, [0], preset=preset)
+    save_file(optimizer_state(optimizer), tmp_path / "optimizer.safetensors")
+    save_file({n: v.contiguous() for n, v in method.state_dict().items()}, tmp_path / "method.safetensors")
+
+    restored = build_method("fclopt", preset, seed=3)
+    restored.load_state_dict(load_file(tmp_path / "method.safetensors"))
+    optimizer = make_optimizer(restored, preset)
+    load_optimizer_state(optimizer, load_file(tmp_path / "optimizer.safetensors"))
+    run_rounds(sampler, [1], restored, optimizer, preset)
+    assert same_weights(restored, expected)
+
+
+def test_training_lowers_the_loss(sampler):
+    results = run_rounds(sampler, range(8))[2]
+    assert results[-1].loss < 0.8 * results[0].loss
+
+
+def test_a_fresh_optimizer_has_no_memory_and_takes_none():
+    method = build_method("fclopt", PRESET, 0)
+    optimizer = make_optimizer(method, PRESET)
+    assert optimizer_state(optimizer) == {}
+    load_optimizer_state(optimizer, {})
+
+
+def test_damaged_images_are_reported_with_site_and_round(sampler):
+    class Damaged(SliceSampler):
+        def epoch(self, generator):
+            for batch in super().epoch(generator):
+                batch.images[0, 0, 20, 20] = math.nan
+                yield batch
+
+    damaged = Damaged(sampler.store, sampler.indices, sampler.batch_size)
+    with pytest.raises(FCLSegError, match=r"site-9: the loss became nan in round 3, step 1: lower"):
+        run_rounds(damaged, [3], site="site-9")
+
+
+def test_unknown_optimizer_is_refused():
+    with pytest.raises(FCLSegError, match="no optimizer 'lamb': choose one of sgd, adamw"):
+        make_optimizer(build_method("fclopt", PRESET, 0), get_preset("demo", optimizer="lamb"))
+
+
+def test_cosine_schedule_over_rounds():
+    assert [cosine_lr(0.5, number, 4) for number in range(5)] == pytest.approx([0.5, 0.4267767, 0.25, 0.0732233, 0.0])
+
+
+def test_collapse_measure_tells_collapsed_from_spread_features():
+    generator = torch.Generator().manual_seed(0)
+    spread = torch.randn(4000, 32, generator=generator)
+    assert feature_std(spread) == pytest.approx(1.0, abs=0.02)
+    assert feature_std(spread * 100) == pytest.approx(feature_std(spread), rel=1e-5)
+    one_direction = torch.randn(1, 32, generator=generator) * torch.rand(100, 1, generator=generator)
+    assert feature_std(one_direction) == pytest.approx(0.0, abs=1e-5)
+    assert feature_std(one_direction + 0.01 * spread[:100]) < 0.3

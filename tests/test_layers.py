@@ -1,0 +1,53 @@
+"""The package's arrows point one way, and only ``flare`` knows NVFlare."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import fclseg
+import pytest
+
+PACKAGE = Path(fclseg.__file__).parent
+ORDER = [{"data", "networks"}, {"methods"}, {"federation"}, {"flare"}, {"finetune"}, {"study"}, {"cli"}]
+LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
+TABLES = {"fclseg.federation.exchange"}
+"""Plain data that imports nothing of the package but its errors, so that every layer may read it."""
+
+
+def imported(path):
+    """The modules that a file imports anywhere, also inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_imports_point_downwards(file):
+    layer = file.parts[0]
+    modules = set(imported(PACKAGE / file))
+    if layer != "flare":
+        assert not {module for module in modules if module.split(".")[0] == "nvflare"}
+    ours = {module for module in modules if module.startswith("fclseg.") and module.split(".")[1] in LEVEL}
+    ours -= {module for module in ours if any(module == table or module.startswith(f"{table}.") for table in TABLES)}
+    below = {name for name, level in LEVEL.items() if level < LEVEL.get(layer, 0)} | {layer}
+    assert {module for module in ours if module.split(".")[1] not in below} == set()
+
+
+def test_tables_import_nothing_but_errors():
+    for table in TABLES:
+        path = PACKAGE.joinpath(*table.split(".")[1:]).with_suffix(".py")
+        ours = {module for module in imported(path) if module.split(".")[0] == "fclseg"}
+        assert {module for module in ours if not module.startswith("fclseg.errors")} == set()
+
+
+def test_the_command_line_starts_without_torch():
+    code = "import sys, fclseg.cli as cli; cli.build_parser(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
