@@ -56,7 +56,7 @@ class PublicSet(nn.Module):
 class FedCA(SimCLR):
     """``alignment`` weighs the alignment loss; the base network takes ``base_steps`` SimCLR steps on public images."""
 
-    def __init__(self, preset: Preset, alignment: float = 0.1, base_steps: int = 100):
+    def __init__(self, preset: Preset, alignment: float = 0.1, base_steps: int = 60):
         super().__init__(preset)
         self.alignment, self.base_steps = alignment, base_steps
         self.dictionary = MemoryBank(preset.bank_size, preset.feature_size)

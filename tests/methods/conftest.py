@@ -1,0 +1,29 @@
+"""One small site of phantom patients for the tests of methods."""
+
+import pytest
+from fclseg.data.phantom import write_phantom
+from fclseg.data.sampler import SliceSampler
+from fclseg.data.slices import open_store
+from fclseg.data.volumes import read_folder
+from fclseg.presets import get_preset
+
+
+@pytest.fixture(scope="session")
+def phantom_store(tmp_path_factory):
+    """Slices of three patients at ``demo`` size."""
+    root, preset = tmp_path_factory.mktemp("methods"), get_preset("demo")
+    write_phantom(root / "data", patients=3, frames=2)
+    volumes = read_folder(root / "data")
+    spacing = preset.spacing("acdc")
+    return open_store(volumes, image_size=preset.image_size, spacing=spacing, cache=root / "cache", progress=False)
+
+
+@pytest.fixture
+def make_sampler(phantom_store):
+    """A sampler over all slices that brings what the given method wants."""
+
+    def make(method):
+        indices = phantom_store.select()
+        return SliceSampler(phantom_store, indices, method.preset.batch_size, partners=method.wants_partners)
+
+    return make
