@@ -1,0 +1,77 @@
+"""However a NIfTI file is broken, reading it ends in one sentence with the file's name."""
+
+import gzip
+
+import numpy as np
+import pytest
+from fclseg.data.nifti import is_nifti, read_header, read_voxels, stem
+from fclseg.errors import DataError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory):
+    import nibabel as nib
+
+    path = tmp_path_factory.mktemp("nifti") / "intact.nii.gz"
+    voxels = np.random.default_rng(0).integers(0, 1000, (9, 8, 5), dtype=np.int16)
+    nib.save(nib.Nifti1Image(voxels, np.diag([1.5, 1.4, 8, 1])), path)
+    return path, voxels
+
+
+def test_reads_what_was_written(intact):
+    path, voxels = intact
+    header = read_header(path)
+    assert header.shape == (9, 8, 5)
+    assert header.spacing == pytest.approx((1.5, 1.4, 8.0))
+    np.testing.assert_array_equal(read_voxels(path), voxels)
+    assert is_nifti(path) and stem(path) == "intact"
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_damage_never_escapes_as_another_error(intact, tmp_path_factory, data):
+    """Cut anywhere or change some bytes, before or after compression: a DataError with the name, or it still reads."""
+    path, _ = intact
+    content = bytearray(path.read_bytes())
+    compressed = data.draw(st.booleans())
+    if not compressed:
+        content = bytearray(gzip.decompress(content))
+    if data.draw(st.booleans()):
+        content = content[: data.draw(st.integers(0, len(content) - 1))]
+    else:
+        positions = st.integers(0, min(len(content) - 1, 400))
+        for position, value in data.draw(st.lists(st.tuples(positions, st.integers(0, 255)), min_size=1, max_size=8)):
+            content[position] = value
+    broken = tmp_path_factory.mktemp("damage") / ("broken.nii.gz" if compressed else "broken.nii")
+    broken.write_bytes(content)
+    for read in (read_header, read_voxels):
+        try:
+            read(broken)
+        except DataError as error:
+            assert str(broken) in str(error)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, 0.5, -9, -1])
+def test_truncated_file_is_named(intact, tmp_path, keep):
+    path, _ = intact
+    content = path.read_bytes()
+    broken = tmp_path / "cut.nii.gz"
+    broken.write_bytes(content[: int(len(content) * keep) if isinstance(keep, float) else keep])
+    with pytest.raises(DataError, match=r"cut\.nii\.gz: .*(again)"):
+        read_voxels(broken)
+
+
+def test_not_gzip_missing_flat_and_colour(tmp_path, save_nifti):
+    text = tmp_path / "text.nii.gz"
+    text.write_text("this is not an image")
+    with pytest.raises(DataError, match="not a gzip file"):
+        read_header(text)
+    with pytest.raises(DataError, match="is missing"):
+        read_header(tmp_path / "nowhere.nii.gz")
+    with pytest.raises(DataError, match="not a volume"):
+        read_header(save_nifti(tmp_path / "flat.nii", np.zeros((5, 5), np.int16)))
+    colour = np.zeros((4, 4, 3), dtype=[("R", "u1"), ("G", "u1"), ("B", "u1")])
+    with pytest.raises(DataError, match="not grey values"):
+        read_voxels(save_nifti(tmp_path / "colour.nii", colour))
