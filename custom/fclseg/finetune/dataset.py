@@ -13,12 +13,11 @@ from fclseg.data.sites import Splits
 from fclseg.data.slices import SliceStore, open_store
 from fclseg.data.volumes import read_folder
 from fclseg.errors import DataError
-from fclseg.presets import Preset
 from fclseg.randomness import generator
 
 
 @lru_cache(maxsize=4)
-def open_dataset(dataset_dir: str, layout: str, preset: Preset, progress: bool = True) -> SliceStore:
+def open_dataset(dataset_dir: str, layout: str, image_size: int, spacing: float, progress: bool = True) -> SliceStore:
     """The labelled volumes of a folder as slices; opened once per process, because a study asks thousands of times."""
     volumes = read_folder(Path(dataset_dir), "auto")
     found = {volume.layout for volume in volumes} - {layout, "nifti"}
@@ -30,7 +29,7 @@ def open_dataset(dataset_dir: str, layout: str, preset: Preset, progress: bool =
     labelled = [volume for volume in volumes if volume.label is not None]
     if not labelled:
         raise DataError(f"{dataset_dir} holds no labelled volume: supervised training needs at least one")
-    return open_store(labelled, image_size=preset.image_size, spacing=preset.spacing(layout), progress=progress)
+    return open_store(labelled, image_size=image_size, spacing=spacing, progress=progress)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """One sentence instead of a traceback when a bundle stops on bad input.
 
-``monai.bundle run`` wraps what goes wrong inside a config in its own errors; the sentence is at the bottom of the chain.
+``monai.bundle run`` wraps what goes wrong inside a config in its own errors; the sentence is at the bottom of them.
 """
 
 import sys

@@ -10,6 +10,7 @@ from fclseg.finetune.network import FreezableUNet
 from fclseg.networks.loading import format_channels, read_tensors, write_tensors
 
 MODEL = "model.safetensors"
+KIND = "segmentation model"
 
 
 @dataclass(frozen=True)
@@ -25,21 +26,28 @@ class TrainedModel:
 
 
 def save_model(
-    output_dir: str | None, network: FreezableUNet, *, structures: Sequence[str], preset, layout: str
+    output_dir: str | None,
+    network: FreezableUNet,
+    *,
+    structures: Sequence[str],
+    preset: str,
+    layout: str,
+    image_size: int,
+    spacing: float,
 ) -> None:
     """Write ``model.safetensors`` into the output folder (nothing without a folder)."""
     if output_dir is None:
         return
     path = Path(output_dir) / MODEL
     metadata = {
-        "fclseg": "segmentation model",
+        "fclseg": KIND,
         "trained": True,
-        "preset": preset.name,
+        "preset": preset,
         "channels": format_channels(network.encoder.channels),
         "structures": json.dumps(list(structures)),
         "layout": layout,
-        "image_size": preset.image_size,
-        "spacing_mm": preset.spacing(layout),
+        "image_size": image_size,
+        "spacing_mm": spacing,
     }
     write_tensors(path, network.state_dict(), metadata)
     print(f"model written to {path}")
@@ -56,7 +64,7 @@ def load_model(path: str) -> TrainedModel:
     if not Path(path).is_file():
         raise FCLSegError(f"there are no segmentation weights at {path}: {HOW_TO_TRAIN}")
     tensors, metadata = read_tensors(path)
-    if metadata.get("fclseg") != "segmentation model" or metadata.get("trained") != "True":
+    if metadata.get("fclseg") != KIND or metadata.get("trained") != "True":
         kind = "a pre-trained encoder" if "channels" in metadata else "not a model file of this project"
         raise FCLSegError(f"{path} is {kind} and was never fine-tuned to segment: {HOW_TO_TRAIN}")
     structures = tuple(json.loads(metadata["structures"]))

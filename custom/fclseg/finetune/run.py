@@ -12,7 +12,7 @@ from pathlib import Path
 from monai.bundle import ConfigParser
 
 from fclseg.errors import FCLSegError
-from fclseg.finetune.evaluation import Evaluation
+from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
 from fclseg.finetune.messages import user_error
 
 BUNDLES = Path(__file__).resolve().parents[3] / "bundles"
@@ -43,6 +43,7 @@ class FinetuneResult:
     patients: list[dict]  # one row per volume: patient, frame, phase, dice_*, hd95_*
     losses: list[float]  # mean training loss of each epoch
     seconds: float
+    evaluator: VolumeEvaluator  # with the trained network, for pictures of its predictions
 
 
 def bundle_config(layout: str, name: str) -> Path:
@@ -58,11 +59,12 @@ def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progre
         for step in range(len(parser["run"])):
             outcome = parser.get_parsed_content(f"run#{step}")
         history = parser.get_parsed_content("train#history")
+        evaluator = parser.get_parsed_content("validate#evaluator")
     except Exception as error:
         if (sentence := user_error(error)) is not None and sentence is not error:
             raise sentence from error
         raise
-    return _result(outcome, history.losses, time.perf_counter() - began)
+    return _result(outcome, evaluator, history.losses, time.perf_counter() - began)
 
 
 def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress: bool) -> ConfigParser:
@@ -90,7 +92,7 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
     return parser
 
 
-def _result(evaluation: Evaluation, losses: list[float], seconds: float) -> FinetuneResult:
+def _result(evaluation: Evaluation, evaluator: VolumeEvaluator, losses: list[float], seconds: float) -> FinetuneResult:
     return FinetuneResult(
-        evaluation.dice, evaluation.mean_dice, evaluation.hd95, evaluation.rows, list(losses), seconds
+        evaluation.dice, evaluation.mean_dice, evaluation.hd95, evaluation.rows, list(losses), seconds, evaluator
     )

@@ -1,8 +1,8 @@
 """Encoder files: what pre-training hands to fine-tuning.
 
-A file holds the tensors of one encoder under ``encoder.*`` and a few strings (preset, widths, run, round) that say where
-it came from. A file that does not fit the network exactly is refused: silently loading half an encoder would look like
-a pre-training that does not help.
+A file holds the tensors of one encoder under ``encoder.*`` and a few strings (preset, widths, run, round) that say
+where it came from. A file that does not fit the network exactly is refused: silently loading half an encoder would
+look like a pre-training that does not help.
 """
 
 import os

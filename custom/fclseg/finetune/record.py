@@ -1,0 +1,42 @@
+"""The record of a training, beside its model: settings, losses, and who was trained on.
+
+It is a file of its own because the model is made to be given away and patients' names are not.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from fclseg.finetune.handlers import CHECKPOINT
+
+RECORD = "training.json"
+
+
+def write_record(output_dir: str | None, training: dict, losses: list[float]) -> None:
+    """Write ``training.json`` (nothing without a folder); the training is finished, so its resume point goes."""
+    if output_dir is None:
+        return
+    folder = Path(output_dir)
+    content = {**training, "dataset_dir": str(Path(training["dataset_dir"]).resolve()), "losses": losses}
+    (folder / RECORD).write_text(json.dumps(content, indent=2, default=str))
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Names for ``choose_patients``; None leaves the choice to it."""
+
+    train: list[str] | None
+    validation: list[str] | None
+
+
+def recorded_patients(checkpoint: str, dataset_dir: str) -> Recorded:
+    """Who a model was trained on and who was held out, so that evaluating it never scores a training patient.
+
+    For a model without a record, or for another data folder than the training's, everybody is held out.
+    """
+    path = Path(checkpoint).with_name(RECORD)
+    record = json.loads(path.read_text()) if path.is_file() else {}
+    if record.get("dataset_dir") != str(Path(dataset_dir).resolve()):
+        return Recorded(train=[], validation=None)
+    return Recorded(record["train_patients"], record["validation_patients"])
