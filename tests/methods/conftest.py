@@ -23,7 +23,8 @@ def make_sampler(phantom_store):
     """A sampler over all slices that brings what the given method wants."""
 
     def make(method):
-        indices = phantom_store.select()
-        return SliceSampler(phantom_store, indices, method.preset.batch_size, partners=method.wants_partners)
+        indices = phantom_store.select(labelled=True if method.wants_labels else None)
+        wants = {"partners": method.wants_partners, "labels": method.wants_labels}
+        return SliceSampler(phantom_store, indices, method.preset.batch_size, **wants)
 
     return make

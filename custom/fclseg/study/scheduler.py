@@ -69,14 +69,20 @@ class Scheduler:
         return failures
 
     def _missing(self, cells: Sequence[Cell]) -> tuple[list[Cell], Estimate]:
-        estimate, missing = Estimate(self.workers), {}
-        for cell in cells:
-            needed = (cell.pretraining, cell) if isinstance(cell, Finetuning) and cell.pretraining else (cell,)
-            for one in needed:
-                if result := self.cache.get(one.key):
-                    estimate.add(one.kind, result["seconds"])
-                else:
-                    missing[one.key] = one
+        """The cells without a result, with the pre-trainings they build on, and what stored durations tell."""
+        estimate, missing, seen = Estimate(self.workers), {}, set()
+        waiting = list(cells)
+        while waiting:
+            cell = waiting.pop(0)
+            if cell.key in seen:
+                continue
+            seen.add(cell.key)
+            if result := self.cache.get(cell.key):
+                estimate.add(cell.kind, result["seconds"])
+                continue
+            missing[cell.key] = cell
+            if isinstance(cell, Finetuning) and cell.pretraining is not None:
+                waiting.append(cell.pretraining)
         # Cells that use all cores by themselves come first, pre-training before all: its dependants wait for it.
         order = sorted(missing.values(), key=lambda cell: (isinstance(cell, Finetuning), not cell.exclusive))
         return order, estimate

@@ -75,7 +75,7 @@ TABLES = {
             "What each part of FCL adds",
             "Feature exchange (FE), negative sampling (NS) and global structural matching (GSM) switched on one after "
             "the other; local fine-tuning, mean and standard deviation across sites.",
-            ("fcl_without_fe", "fcl_fe", "fcl_fe_ns", "fcl"),
+            ("fcl_no_fe", "fcl_fe", "fcl_fe_ns", "fcl"),
             "local",
         ),
         Table(

@@ -1,0 +1,66 @@
+"""Supervised training of the whole U-Net: the method behind federated fine-tuning (``jobs/finetune_federated``).
+
+The online component is the segmentation network itself, so FedAvg of ``online`` is the paper's supervised federated
+learning. Loss, augmentation and the treatment of the encoder are those of the bundles.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from monai.losses import DiceCELoss
+from torch import nn
+
+from fclseg.data.augment import augment_labelled
+from fclseg.data.sampler import Batch, SliceSampler
+from fclseg.finetune.network import FreezableUNet, measure_statistics
+from fclseg.methods.base import Method
+from fclseg.presets import Preset
+from fclseg.randomness import generator as new_generator
+
+
+class Supervised(Method):
+    """A round is an epoch over the site's annotated slices; the first ``frozen_epochs`` rounds leave the encoder alone.
+
+    The encoder's rate is the decoder's times ``encoder_lr_factor``. One optimiser rate serves all, so a step of the
+    encoder is shortened afterwards, which for Adam without weight decay is the same.
+    """
+
+    wants_labels = True
+    lr_setting = "finetune_lr"
+
+    online: FreezableUNet
+
+    def __init__(self, preset: Preset, classes: int):
+        super().__init__(preset)
+        self.online = FreezableUNet(preset.channels, classes, seed=torch.initial_seed())
+        self.criterion = DiceCELoss(to_onehot_y=True, softmax=True)
+        self._before: list[torch.Tensor] | None = None
+
+    def trainable(self) -> Iterable[nn.Parameter]:
+        """Always all: the optimiser's memory is kept by position, and a frozen encoder simply has no gradients."""
+        return self.online.parameters()
+
+    def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
+        frozen = round_number < self.preset.frozen_epochs
+        if frozen:
+            batches = sampler.epoch(new_generator(0, "statistics"))
+            measure_statistics(self.online, (batch.images for batch in batches))
+        self.online.freeze(frozen)
+        self.train()
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
+        if self.preset.encoder_lr_factor != 1.0 and not self.online.frozen:
+            self._before = [parameter.detach().clone() for parameter in self.online.encoder.parameters()]
+        images, labels = augment_labelled(batch.images, batch.labels[:, None], generator)
+        return self.criterion(self.online(images), labels)
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        if self._before is None:
+            return
+        for parameter, before in zip(self.online.encoder.parameters(), self._before, strict=True):
+            parameter.copy_(torch.lerp(before, parameter, self.preset.encoder_lr_factor))
+        self._before = None
+
+    def features(self, images: torch.Tensor) -> torch.Tensor:
+        return self.online.encoder(images)[-1].mean(dim=(2, 3))

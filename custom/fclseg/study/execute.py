@@ -1,0 +1,78 @@
+"""Runs one cell: in a worker process, where torch may be imported."""
+
+import contextlib
+import io
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fclseg.data.sites import Splits
+from fclseg.finetune.evaluation import VolumeEvaluator
+from fclseg.finetune.protocols import Draw, draw
+from fclseg.finetune.run import FinetuneSpec, finetune
+from fclseg.study.cache import Cache
+from fclseg.study.cells import FROZEN, Cell, Finetuning, Pretraining
+from fclseg.study.pretraining import encoder_of, run_pretraining
+
+
+def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
+    """The result of a cell as plain values, ready to be stored."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module="monai")
+    if isinstance(cell, Pretraining):
+        return run_pretraining(cell, cache)
+    splits = Splits.load(cell.data.splits)
+    chosen = draw(cell.protocol, splits, cell.site, cell.fold, cell.labels, cell.seed)
+    return run_finetuning(cell, cache, splits, chosen)
+
+
+def run_finetuning(cell: Finetuning, cache: Cache, splits: Splits, chosen: Draw) -> dict[str, Any]:
+    """Fine-tune in one place with the bundle's own training, and score the held-out patients of every site."""
+    spec = FinetuneSpec(
+        dataset_dir=cell.data.root,
+        train_patients=chosen.patients,
+        validation_patients=chosen.validation,
+        layout=cell.data.layout,
+        preset=cell.preset.name,
+        pretrained_encoder=encoder_of(cell, cache, splits),
+        freeze_encoder=cell.reading == FROZEN,
+        seed=cell.seed,
+        hd95=True,
+        overrides={"settings": cell.preset},
+    )
+    with contextlib.redirect_stdout(io.StringIO()):  # several workers at once have nothing to say to one terminal
+        result = finetune(spec)
+    if shows_picture(cell, splits):
+        save_picture(cache.attachment(cell.key, ".npz"), result.evaluator, chosen.validation)
+    return {
+        "dice": result.mean_dice,
+        "structures": result.dice,
+        "hd95": result.hd95,
+        "volumes": result.patients,
+        "annotated": list(chosen.patients),
+        "losses": [round(loss, 5) for loss in result.losses],
+        "training_seconds": round(result.seconds, 3),
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def shows_picture(cell: Finetuning, splits: Splits) -> bool:
+    """One fine-tuning per row, label count and reading leaves a prediction for the visual comparison: the first."""
+    return cell.fold == 0 and cell.seed == 0 and cell.site in (None, next(iter(splits.sites)))
+
+
+def save_picture(path: Path, evaluator: VolumeEvaluator, validation: tuple[str, ...]) -> None:
+    """Image, ground truth and prediction of the middle slice of the first held-out volume, the same for every row."""
+    store = evaluator.store
+    volume = next(one for one in store.volumes if one.labelled and one.patient == min(validation))
+    middle = (volume.start + volume.stop) // 2
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(
+        path,
+        image=np.asarray(store.images[middle], dtype=np.float16),
+        truth=np.asarray(store.labels[middle]),
+        prediction=evaluator.predict(middle, middle + 1)[0],
+        caption=np.array(f"{volume.patient}, {volume.phase or 'frame'} slice {middle - volume.start + 1}"),
+    )
