@@ -1,0 +1,80 @@
+"""Which share of an FCL training step do drawing Q' and the loss take, forward and backward?
+
+python benchmarks/fcl_loss.py [preset] [sites] [steps]
+"""
+
+import argparse
+import time
+
+import torch
+from fclseg.data.sampler import Batch
+from fclseg.methods.fcl import FCL, fcl_loss
+from fclseg.methods.infonce import draw_without_replacement
+from fclseg.methods.training import make_optimizer
+from fclseg.presets import PARTITIONS, Preset, get_preset
+from torch.nn import functional
+
+
+def method_with_banks(preset: Preset, sites: int) -> FCL:
+    method = FCL(preset).to(memory_format=torch.channels_last)
+    banks = {f"site-{k}": torch.randn(preset.bank_size, preset.feature_size) for k in range(sites)}
+    partitions = torch.arange(preset.bank_size) % PARTITIONS
+    method.bank.push(banks.pop("site-0"), partitions)
+    method.receive_others("bank", {site: {"features": f, "partitions": partitions} for site, f in banks.items()})
+    return method
+
+
+def step_seconds(method: FCL, steps: int) -> float:
+    preset, draws = method.preset, torch.Generator().manual_seed(0)
+    optimizer = make_optimizer(method, preset)
+    images = torch.rand(2, preset.batch_size, 1, preset.image_size, preset.image_size)
+    batch = Batch(images[0], torch.arange(preset.batch_size) % PARTITIONS, partners=images[1])
+
+    def step() -> None:
+        optimizer.zero_grad()
+        method.loss(batch, draws).backward()
+        optimizer.step()
+        method.after_step()
+
+    return seconds(step, steps)
+
+
+def loss_seconds(method: FCL, steps: int) -> float:
+    preset, draws = method.preset, torch.Generator().manual_seed(0)
+    count = 2 * preset.batch_size
+    keys = functional.normalize(torch.randn(count, 2, preset.feature_size), dim=2)
+    queries = keys[:, 0].clone().requires_grad_()
+    partitions = torch.arange(count) % PARTITIONS
+
+    def loss() -> None:
+        bank, ids = method.aggregated_bank()
+        sample = draw_without_replacement(count, len(bank), preset.bank_size, draws)
+        fcl_loss(queries, keys, partitions, bank, ids, temperature=preset.temperature, sample=sample).backward()
+
+    return seconds(loss, steps)
+
+
+def seconds(work, times: int) -> float:
+    work()
+    started = time.perf_counter()
+    for _ in range(times):
+        work()
+    return (time.perf_counter() - started) / times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--preset", default="small")
+    parser.add_argument("--sites", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=20, help="how often either is timed")
+    options = parser.parse_args()
+    method = method_with_banks(get_preset(options.preset), options.sites)
+    step, loss = step_seconds(method, options.steps), loss_seconds(method, options.steps)
+    print(
+        f"fcl_loss preset={options.preset} sites={options.sites} threads={torch.get_num_threads()}: "
+        f"loss {1e3 * loss:.1f} ms of a step of {1e3 * step:.1f} ms = {loss / step:.1%}"
+    )
+
+
+if __name__ == "__main__":
+    main()
