@@ -49,9 +49,9 @@ def write_phantom(
         raise DataError(
             f"a phantom needs at least 1 patient, 1 site and 2 frames, not {patients}, {sites} and {frames}"
         )
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise DataError(f"{out} exists and is not an empty folder: choose another folder for the phantom or empty it")
     try:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise DataError(f"{out} exists and is not an empty folder: choose another folder or empty it")
         return _write_atomically(out, WRITERS[layout], patients, seed, sites, frames)
     except OSError as error:
         raise DataError(f"the phantom cannot be written to {out} ({error.strerror}): choose another folder") from error
