@@ -59,14 +59,18 @@ HOW_TO_TRAIN = (
 )
 
 
-def load_model(path: str) -> TrainedModel:
-    """Read a model file; weights that are missing or were never fine-tuned are refused."""
+def load_model(path: str, layout: str) -> TrainedModel:
+    """Read a model file; weights that are missing, were never fine-tuned or segment something else are refused."""
     if not Path(path).is_file():
         raise FCLSegError(f"there are no segmentation weights at {path}: {HOW_TO_TRAIN}")
     tensors, metadata = read_tensors(path)
     if metadata.get("fclseg") != KIND or metadata.get("trained") != "True":
         kind = "a pre-trained encoder" if "channels" in metadata else "not a model file of this project"
         raise FCLSegError(f"{path} is {kind} and was never fine-tuned to segment: {HOW_TO_TRAIN}")
+    if metadata["layout"] != layout:
+        raise FCLSegError(
+            f"{path} segments the structures of {metadata['layout']}, not of {layout}: use the bundle for that data set"
+        )
     structures = tuple(json.loads(metadata["structures"]))
     channels = [int(width) for width in metadata["channels"].split("-")]
     network = FreezableUNet(channels, len(structures) + 1)

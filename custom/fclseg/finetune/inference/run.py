@@ -1,0 +1,100 @@
+"""The whole of inference: every case segmented, drawn and measured, and all of it written to one folder."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+from tqdm import tqdm
+
+from fclseg.data.volumes import Volume
+from fclseg.errors import DataError
+from fclseg.finetune.inference import NOTICE
+from fclseg.finetune.inference.cases import find_cases, output_names, read_case
+from fclseg.finetune.inference.measure import Measurement, by_patient, ejection_fractions, measure, write_tables
+from fclseg.finetune.inference.overlay import write_overlay
+from fclseg.finetune.inference.segment import Segmenter
+
+MM_PER_UNIT = {"meter": 1000.0, "mm": 1.0, "micron": 0.001, "unknown": 1.0}
+
+
+class Inference:
+    """``run()`` writes NAME_seg.nii.gz and NAME_overlay.png per volume, measurements.csv and measurements.json."""
+
+    def __init__(
+        self,
+        segmenter: Segmenter,
+        output_dir: str,
+        *,
+        input: str | None = None,
+        ed: str | None = None,
+        es: str | None = None,
+    ):
+        self.segmenter, self.output_dir = segmenter, Path(output_dir)
+        self.cases = find_cases(input, ed, es)
+        if (
+            input is not None
+            and Path(input).is_dir()
+            and self.output_dir.resolve().is_relative_to(Path(input).resolve())
+        ):
+            raise DataError(f"output_dir {output_dir} lies in the input folder: choose a folder outside of it")
+
+    def run(self) -> list[Measurement]:
+        """One bad file does not stop the others; it is named at the end."""
+        self.output_dir.mkdir(parents=True, exist_ok=True)
+        measurements, refused = [], []
+        names = output_names(self.cases)
+        for case, name in tqdm(list(zip(self.cases, names, strict=True)), desc="segmenting", unit="volume"):
+            try:
+                measurements.append(self._one(case, name))
+            except DataError as error:
+                refused.append(str(error))
+        if measurements:
+            write_tables(self.output_dir, measurements)
+            self._tell(measurements)
+        if refused:
+            raise DataError(f"{len(refused)} of {len(self.cases)} volumes refused: {' / '.join(refused)}")
+        return measurements
+
+    def _one(self, case: Volume, name: str) -> Measurement:
+        image, voxels = read_case(case)
+        labels = self.segmenter(voxels, case)
+        structures = self.segmenter.model.structures
+        voxel = MM_PER_UNIT[image.header.get_xyzt_units()[0]] ** 3 * float(np.prod(image.header.get_zooms()[:3]))
+        result = measure(labels, voxel, structures, patient=case.patient, phase=case.phase, image=case.image.name)
+        write_whole(self.output_dir / f"{name}_seg.nii.gz", lambda path: nib.save(label_image(labels, image), path))
+        write_whole(
+            self.output_dir / f"{name}_overlay.png",
+            lambda path: write_overlay(path, voxels, labels, case.spacing, structures, result),
+        )
+        return result
+
+    def _tell(self, measurements: list[Measurement]) -> None:
+        for patient, volumes in by_patient(measurements).items():
+            for volume in volumes:
+                amounts = ", ".join(f"{name} {value:.1f} ml" for name, value in volume.ml.items())
+                mass = "" if volume.mass_g is None else f", myocardial mass {volume.mass_g:.1f} g"
+                print(f"{patient} {volume.phase or ''}: {amounts}{mass}")
+            for name, value in ejection_fractions(volumes).items():
+                print(f"{patient}: {name} ejection fraction {value:.0f} %")
+        print(f"{len(measurements)} volumes written to {self.output_dir}. {NOTICE}")
+
+
+def label_image(labels: np.ndarray, image: nib.Nifti1Image) -> nib.Nifti1Image:
+    """A label map with the input's own affine, voxel sizes and units."""
+    header = image.header.copy()
+    header.set_data_dtype(np.uint8)
+    header["cal_min"] = header["cal_max"] = 0  # the display range of the grey values does not fit classes
+    header["descrip"] = NOTICE.encode()[:79]
+    return type(image)(labels, image.affine, header)
+
+
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Write beside and rename, so that a file in the output folder is always complete."""
+    part = path.with_name(f".part_{path.name}")
+    try:
+        write(part)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
