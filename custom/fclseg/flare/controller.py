@@ -1,0 +1,137 @@
+"""The one controller: Algorithm 1 on the server, for any row of the exchange plan."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.client import Client
+from nvflare.apis.controller_spec import Task, TaskCompletionStatus
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+
+from fclseg.errors import FCLSegError
+from fclseg.flare.attendance import Attendance
+from fclseg.flare.messages import REASON, Message
+from fclseg.flare.meter import Meter
+from fclseg.flare.rounds import RunLoop
+from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.settings import Place, RunSettings, start_over
+from fclseg.flare.simulation import shared_places
+
+POLL_SECONDS = 0.05
+
+
+class RoundController(Controller):
+    """NVFlare's side of a run: who takes part, sending tasks, waiting, and what happens to sites that fail."""
+
+    def __init__(self, settings: dict[str, Any], workspace: str, job_id: str):
+        super().__init__(task_check_period=POLL_SECONDS)
+        self._place = Place("server", Path(workspace), job_id)
+        self._settings = RunSettings.read(settings)
+        self._meter = Meter(job_id)
+        self._attendance: Attendance | None = None
+
+    @property
+    def run_path(self) -> Path:
+        return self._place.runs / self._settings.run
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        """Everything that can fail with a sentence for the user happens in ``control_flow``."""
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        self.cancel_all_tasks()
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        super().handle_event(event_type, fl_ctx)
+        self._meter.handle_event(event_type, fl_ctx)
+        if event_type == EventType.BEFORE_PROCESS_TASK_REQUEST and self._attendance:
+            site = fl_ctx.get_peer_context().get_identity_name()
+            if self._attendance.heard(site):
+                self.log_info(fl_ctx, f"{site} asks for work again and is let back in")
+
+    def process_result_of_unknown_task(
+        self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
+    ) -> None:
+        self.log_info(fl_ctx, f"{client.name} answered task {task_name} too late; the result is not used")
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        try:
+            self._run(abort_signal, fl_ctx)
+        except FCLSegError as error:
+            self.system_panic(str(error), fl_ctx)
+
+    def _run(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        sites = sorted(client.name for client in self._engine.get_clients())
+        shared, sentence = (
+            shared_places(self._place, sites) if self._place.simulated else ({}, "images stay at the sites")
+        )
+        self.log_info(fl_ctx, sentence)
+        folder = RunFolder(self.run_path)
+        data = {name: shared.get(name) for name in ("data", "splits")}
+        folder.open({"settings": self._settings.to_dict(), "sites": sites, **data}, fresh=start_over())
+        self._attendance = Attendance(sites, self._settings.fraction, self._settings.seed)
+        run = {"id": folder.config["id"], "settings": self._settings.to_dict(), "sites": sites, "shared": shared}
+        loop = RunLoop(self._settings, folder, run, self._attendance, self._meter)
+
+        def ask(task_name: str, messages: dict[str, Message], timeout: int, accept: Callable) -> dict[str, str]:
+            return self._ask(task_name, messages, timeout, accept, abort_signal, fl_ctx)
+
+        loop.run(ask, lambda text: self.log_info(fl_ctx, text))
+        if not self._place.simulated:
+            folder.publish(Path(self._engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / "fclseg")
+
+    def _ask(
+        self,
+        task_name: str,
+        messages: dict[str, Message],
+        timeout: int,
+        accept: Callable[[str, Message], None],
+        abort_signal: Signal,
+        fl_ctx: FLContext,
+    ) -> dict[str, str]:
+        """Send each site its own task, wait for all, and return {site: why its answer is missing or refused}.
+
+        One task per site instead of one broadcast: each can carry its own data and end on its own.
+        """
+        failures: dict[str, str] = {}
+
+        def received(client_task, fl_ctx: FLContext) -> None:
+            site = client_task.client.name
+            try:
+                accept(site, read_result(client_task.result))
+            except Exception as error:
+                failures[site] = str(error)
+                self.log_warning(fl_ctx, f"round discarded for {site}: {error}")
+            client_task.result = None  # aggregated or refused: free the memory
+
+        tasks = {
+            site: Task(task_name, message.to_shareable(), timeout=timeout, result_received_cb=received)
+            for site, message in messages.items()
+        }
+        for site, task in tasks.items():
+            self.send(task, fl_ctx, targets=[site])
+        while any(task.completion_status is None for task in tasks.values()):
+            if abort_signal.triggered:
+                raise FCLSegError(
+                    "the run was stopped before it was complete: run the same command again to continue it"
+                )
+            time.sleep(POLL_SECONDS)
+        for site, task in tasks.items():
+            if task.completion_status != TaskCompletionStatus.OK:
+                failures[site] = f"{site} gave no answer to task {task_name} within {timeout} s"
+                self._attendance.fell_silent(site)
+                self.log_warning(fl_ctx, f"{failures[site]}; it is left out until it asks for work again")
+        return failures
+
+
+def read_result(result: Shareable) -> Message:
+    """The message in a result, or an error with the site's reason."""
+    code = result.get_return_code()
+    if code != ReturnCode.OK:
+        raise FCLSegError(result.get_header(REASON) or f"the site answered {code}; its own log says why")
+    return Message.from_shareable(result)

@@ -1,0 +1,33 @@
+"""A filter that sees a whole message at once, and that refuses instead of letting something pass unseen."""
+
+from abc import abstractmethod
+
+from nvflare.apis.dxo import DXO, DataKind, from_shareable
+from nvflare.apis.dxo_filter import DXOFilter
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+
+from fclseg.flare.messages import Message
+
+
+class MessageFilter(DXOFilter):
+    """NVFlare's filter would be called for each component on its own, would skip what it cannot read, and would take a
+    forgotten return value for "nothing to do". Here the message comes whole and every irregularity is an error, which
+    NVFlare turns into a refused task or result.
+    """
+
+    def __init__(self):
+        super().__init__([DataKind.COLLECTION], [DataKind.COLLECTION])
+
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        if shareable.get_return_code() != ReturnCode.OK:
+            return shareable
+        return self._apply_filter(from_shareable(shareable), shareable, fl_ctx).update_shareable(shareable)
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
+        return self.change(Message.from_dxo(dxo), fl_ctx).to_dxo()
+
+    @abstractmethod
+    def change(self, message: Message, fl_ctx: FLContext) -> Message:
+        """The message as it goes on."""

@@ -1,0 +1,54 @@
+"""PTNU, the predictive target network update (Algorithm 2), as a pair of filters on the ``pretrain`` task.
+
+On the server the target network is replaced by its distance to the online network; at the site the target is predicted
+from the site's own one. Neither the controller nor the learner notices.
+"""
+
+from pathlib import Path
+
+from nvflare.apis.fl_context import FLContext
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.distance import distance
+from fclseg.federation.ptnu import predict_target
+from fclseg.federation.states import to_arrays
+from fclseg.flare.filters.base import MessageFilter
+from fclseg.flare.messages import Message
+from fclseg.flare.settings import Place
+from fclseg.flare.site import Site
+
+
+class TargetToDistance(MessageFilter):
+    """Server, outgoing: {online, target} -> {online, d(online, target)}."""
+
+    def change(self, message: Message, fl_ctx: FLContext) -> Message:
+        target = message.components.pop("target", None)
+        if message.distance is None:  # otherwise DP has predicted it already
+            if target is None:
+                raise FCLSegError(
+                    "PTNU needs the target network or its predicted distance, and the message has neither"
+                )
+            message.distance = distance(message.components["online"], target)
+        return message
+
+
+class PredictTarget(MessageFilter):
+    """Site, incoming: {online, d} -> {online, target as predicted from the site's own target}."""
+
+    def __init__(self, workspace: str, job_id: str, site: str):
+        super().__init__()
+        self._place = Place(site, Path(workspace), job_id)
+
+    def change(self, message: Message, fl_ctx: FLContext) -> Message:
+        if message.distance is None:
+            raise FCLSegError(f"{self._place.name}: the task brings no distance to predict the target network from")
+        site = Site.of(self._place, message)
+        with site.memory.held():
+            online = message.components.get("online") or to_arrays(
+                site.memory.recall_global(message.round_number)["online"]
+            )
+            own = to_arrays(site.component("target", message.round_number))
+        momentum = site.settings.build_preset().ptnu_momentum
+        message.components["target"] = predict_target(online, own, message.distance, momentum)
+        message.distance = None
+        return message

@@ -1,0 +1,117 @@
+"""Writes NVFlare jobs from the exchange plan: ``python -m fclseg.flare.jobs jobs`` makes the committed ones.
+
+A job is configuration only. The package is installed at every site, so a hospital need not allow foreign code: it adds
+``fclseg.`` to its list of allowed classes (docs/operations.md). The simulator has no such list. It builds classes of
+other packages only for jobs that have a folder ``custom``, so the jobs for the simulator have one, without code.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fclseg.federation.exchange import ROWS, Row
+from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK
+
+CONTROLLER = "controller"
+PARTY = {"workspace": "{WORKSPACE}", "job_id": "{JOB_ID}"}
+SITE = {**PARTY, "site": "{SITE_NAME}"}
+CURVES = "analytix_log_stats"
+NO_CODE = """There is no code here, on purpose. NVFlare's simulator runs classes of an installed package (`fclseg`) only for
+jobs that have this folder. Jobs for real sites are made without it: see docs/operations.md.
+"""
+
+
+def meta(row: Row) -> dict[str, Any]:
+    return {"name": row.job, "resource_spec": {}, "min_clients": 1, "deploy_map": {"app": ["@ALL"]}}
+
+
+def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
+    filters = [_chain("fclseg.flare.filters.ptnu.TargetToDistance", {})] if row.predicts_target else []
+    return {
+        "format_version": 2,
+        "server": {"heart_beat_timeout": 600, "task_request_interval": 0.2},
+        "workflows": [
+            {
+                "id": CONTROLLER,
+                "path": "fclseg.flare.controller.RoundController",
+                "args": {"settings": {"job": row.job, **settings}, **PARTY},
+            }
+        ],
+        "task_data_filters": filters,
+        "task_result_filters": [],
+        "components": [
+            {
+                "id": "curves",
+                "path": "fclseg.flare.curves.RunCurves",
+                "args": {"controller_id": CONTROLLER, "events": [f"fed.{CURVES}"]},
+            }
+        ],
+    }
+
+
+def client(row: Row) -> dict[str, Any]:
+    tasks = [DISTANCE_TASK, PRETRAIN_TASK] if row.predicts_distance else [PRETRAIN_TASK]
+    predicts = [_chain("fclseg.flare.filters.ptnu.PredictTarget", SITE)] if row.predicts_target else []
+    withholds = [_chain("fclseg.flare.filters.dp.WithholdBetweenCalibrations", SITE)] if row.predicts_distance else []
+    return {
+        "format_version": 2,
+        "executors": [
+            {
+                "tasks": tasks,
+                "executor": {"path": "fclseg.flare.executor.SiteExecutor", "args": {"learner_id": "learner"}},
+            }
+        ],
+        "task_data_filters": predicts,
+        "task_result_filters": withholds,
+        "components": [
+            {"id": "learner", "path": "fclseg.flare.learner.SiteLearner", "args": SITE},
+            {
+                "id": "curves",
+                "path": "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent",
+                "args": {"events_to_convert": [CURVES]},
+            },
+        ],
+    }
+
+
+def _chain(path: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {"tasks": [PRETRAIN_TASK], "filters": [{"path": path, "args": dict(arguments)}]}
+
+
+def files(row: Row, settings: Mapping[str, Any], simulator: bool = True) -> dict[str, str]:
+    """Relative path -> text of all files of a job, for the simulator or for real sites."""
+    documents = {
+        "meta.json": meta(row),
+        "app/config/config_fed_server.json": server(row, settings),
+        "app/config/config_fed_client.json": client(row),
+    }
+    texts = {path: json.dumps(document, indent=2) + "\n" for path, document in documents.items()}
+    return texts | {"app/custom/README.md": NO_CODE} if simulator else texts
+
+
+def write_job(folder: Path, row: Row, settings: Mapping[str, Any], simulator: bool = True) -> None:
+    """Write the job of a row into ``folder``, which is named after it."""
+    for path, text in files(row, settings, simulator).items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+
+DEFAULTS = {"preset": "demo", "seed": 0, "fraction": 1.0, "min_sites": 1}
+"""Settings of the committed jobs: a first look in a minute. The environment or ``fclseg pretrain`` changes them."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m fclseg.flare.jobs", description="Write the NVFlare jobs.")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("jobs"))
+    parser.add_argument("--real-sites", action="store_true", help="for provisioned sites instead of the simulator")
+    arguments = parser.parse_args()
+    for job, row in ROWS.items():
+        if row.flows:
+            write_job(arguments.folder / job, row, DEFAULTS, simulator=not arguments.real_sites)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The one learner. It knows the exchange plan and the site's memory, but no method by name."""
+
+from pathlib import Path
+
+import torch
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+from nvflare.app_common.abstract.learner_spec import Learner
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.distance import distance
+from fclseg.federation.exchange import DISTANCE, NEVER
+from fclseg.federation.states import Arrays, to_arrays, to_tensors
+from fclseg.flare import diagnostics
+from fclseg.flare.curves import send_curves
+from fclseg.flare.memory import SiteState
+from fclseg.flare.messages import Message, check_message
+from fclseg.flare.settings import Place
+from fclseg.flare.site import Site
+from fclseg.flare.slots import training_slot
+from fclseg.methods.training import (
+    RoundResult,
+    cosine_lr,
+    load_optimizer_state,
+    make_optimizer,
+    optimizer_state,
+    train_round,
+)
+
+
+class SiteLearner(Learner):
+    """Answers the tasks ``distance`` (one number) and ``pretrain`` (one round of local training)."""
+
+    def __init__(self, workspace: str, job_id: str, site: str):
+        super().__init__()
+        self._place = Place(site, Path(workspace), job_id)
+        self._site: Site | None = None
+
+    def distance(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        """dp_c = d(F_theta, f_xi_c) (Eq. dist_pred_raw), and keep the global network for the ``pretrain`` task."""
+        message = self._read(data)
+        round_number, memory = message.round_number, self._site.memory
+        with memory.held():
+            memory.keep_global(round_number, {name: to_tensors(part) for name, part in message.components.items()})
+            own = to_arrays(self._site.component("target", round_number))
+        answer = distance(message.components["online"], own)
+        return Message(distance=answer, meta={"round": round_number}).to_shareable()
+
+    def train(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        """One round: recall the site's state, receive, train, remember, send."""
+        message = self._read(data)
+        site, round_number = self._site, message.round_number
+        with training_slot(self._place.threads), site.memory.held():
+            torch.set_num_threads(self._place.threads)
+            optimizer = self._prepare(round_number)
+            before = diagnostics.before(site, message)
+            self._receive(message)
+            result = self._train(optimizer, round_number)
+            site.memory.save(SiteState(round_number, site.method.state_dict(), optimizer_state(optimizer)))
+        send_curves(self, fl_ctx, round_number, loss=result.loss, feature_std=result.feature_std)
+        answer = Message(self._outgoing(), meta={"round": round_number, "run": message.meta["run"], **vars(result)})
+        check_message(answer, self._like(answer.components), self._place.name)
+        answer.components.update(before | diagnostics.after(site))
+        return answer.to_shareable()
+
+    def _read(self, data: Shareable) -> Message:
+        """The task's message, checked; the site's objects are built anew when the run changes."""
+        message = Message.from_shareable(data)
+        site = Site.of(self._place, message)
+        if self._site is None or (site.run_id, site.settings) != (self._site.run_id, self._site.settings):
+            self._site = site
+        check_message(message, self._like([*message.components, *message.others]), "the server")
+        return message
+
+    def _like(self, components) -> dict[str, Arrays]:
+        """What the named components look like in this run."""
+        known = {flow.component for flow in self._site.settings.row.flows}
+        return {name: to_arrays(self._site.method.send(name)) for name in components if name in known}
+
+    def _prepare(self, round_number: int) -> torch.optim.Optimizer:
+        """Method and optimiser as they were when the round began."""
+        site = self._site
+        state = site.memory.load_before(round_number)
+        site.method.load_state_dict(state.method if state else site.build_method().state_dict())
+        optimizer = make_optimizer(site.method, site.preset)
+        load_optimizer_state(optimizer, state.optimizer if state else {})
+        return optimizer
+
+    def _receive(self, message: Message) -> None:
+        """Everything that came down: with this task, with the distance task of this round, or predicted by a filter."""
+        method = self._site.method
+        method.receive(self._site.memory.recall_global(message.round_number))
+        method.receive({name: to_tensors(arrays) for name, arrays in message.components.items()})
+        for name, states in message.others.items():
+            method.receive_others(name, {site: to_tensors(arrays) for site, arrays in states.items()})
+
+    def _train(self, optimizer: torch.optim.Optimizer, round_number: int) -> RoundResult:
+        site, preset = self._site, self._site.preset
+        return train_round(
+            site.method,
+            site.sampler,
+            optimizer,
+            lr=cosine_lr(getattr(preset, site.method.lr_setting), round_number, preset.rounds),
+            epochs=preset.local_epochs,
+            seed=site.settings.seed,
+            site=self._place.name,
+            round_number=round_number,
+        )
+
+    def _outgoing(self) -> dict[str, Arrays]:
+        """All components that ever go up; a filter withholds those that do not in this round."""
+        flows = self._site.settings.row.flows
+        names = [flow.component for flow in flows if flow.up != NEVER and flow.component != DISTANCE]
+        if not names:
+            raise FCLSegError(f"job '{self._site.settings.job}' sends nothing up: its row needs no federated run")
+        return {name: to_arrays(self._site.method.send(name)) for name in names}

@@ -1,0 +1,81 @@
+"""A site's memory: what it keeps on its own disk between two tasks.
+
+Every task may run in a new process, a site may be restarted, and a server that died asks for its last round again. All
+three are the same case here: a task of round r starts from the newest state of a round before r. The last two rounds
+are kept for that.
+"""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fclseg.flare.tensors import State, StateError, read_state, write_state
+
+KEPT_ROUNDS = 2
+
+
+@dataclass
+class SiteState:
+    """Where a site stood after a round."""
+
+    round_number: int
+    method: State
+    optimizer: State
+
+    def component(self, name: str) -> State:
+        """One component out of the method's whole state."""
+        prefix = f"{name}."
+        found = {key.removeprefix(prefix): tensor for key, tensor in self.method.items() if key.startswith(prefix)}
+        if not found:
+            raise StateError(f"the site's state has no component '{name}': start the run over")
+        return found
+
+
+class SiteMemory:
+    """The folder ``runs/<run>/sites/<site>``. ``run_id`` tells apart two runs of one name (one that was started over)."""
+
+    def __init__(self, folder: Path, run_id: str):
+        self.folder, self.run_id = folder, run_id
+        self._global = folder / "global.safetensors"
+
+    def save(self, state: SiteState) -> None:
+        path = self.folder / f"round-{state.round_number:04d}.safetensors"
+        info = {"round": state.round_number, "run_id": self.run_id}
+        write_state(path, {"method": state.method, "optimizer": state.optimizer}, info)
+        for old in self._paths()[:-KEPT_ROUNDS]:
+            old.unlink(missing_ok=True)
+
+    def load_before(self, round_number: int) -> SiteState | None:
+        """Where the site stood when the round began; None when it has not trained in this run yet."""
+        for path in reversed(self._paths()):
+            if int(path.stem.removeprefix("round-")) >= round_number:
+                continue
+            states, info = read_state(path)
+            if info["run_id"] == self.run_id:
+                return SiteState(info["round"], states["method"], states.get("optimizer", {}))
+            path.unlink()  # left by a run that was started over
+        return None
+
+    def keep_global(self, round_number: int, components: dict[str, State]) -> None:
+        """Keep what the distance task brought, so that the network crosses the wire once a round."""
+        write_state(self._global, components, {"round": round_number, "run_id": self.run_id})
+
+    def recall_global(self, round_number: int) -> dict[str, State]:
+        """What the distance task of this round brought; empty when there was none."""
+        if not self._global.exists():
+            return {}
+        states, info = read_state(self._global)
+        return states if (info["round"], info["run_id"]) == (round_number, self.run_id) else {}
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder for one task, so that a process that outlived a killed run cannot write in between."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.folder / "lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _paths(self) -> list[Path]:
+        return sorted(self.folder.glob("round-*.safetensors"))

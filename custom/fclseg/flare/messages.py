@@ -1,0 +1,89 @@
+"""What a task or a result carries, as NVFlare's DXO and as plain Python.
+
+A message is a COLLECTION with one entry per component: WEIGHTS for a network that is averaged, a COLLECTION by site for
+what the other sites sent, METRICS for the distance. Its meta data say which run and round it belongs to.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from nvflare.apis.dxo import DXO, DataKind, from_shareable
+from nvflare.apis.shareable import Shareable
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.distance import check_distance
+from fclseg.federation.exchange import DISTANCE
+from fclseg.federation.states import Arrays, check_state
+
+DISTANCE_TASK, PRETRAIN_TASK = "distance", "pretrain"
+REASON = "fclseg_reason"
+"""Header of a failed result: one sentence for the server's log."""
+
+
+@dataclass
+class Message:
+    """Components by name, the other sites' components by name and site, the distance, and the meta data."""
+
+    components: dict[str, Arrays] = field(default_factory=dict)
+    others: dict[str, dict[str, Arrays]] = field(default_factory=dict)
+    distance: float | None = None
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def round_number(self) -> int:
+        return self.meta["round"]
+
+    def to_dxo(self) -> DXO:
+        data = {name: DXO(DataKind.WEIGHTS, data=arrays) for name, arrays in self.components.items()}
+        for name, states in self.others.items():
+            by_site = {site: DXO(DataKind.WEIGHTS, data=arrays) for site, arrays in states.items()}
+            data[name] = DXO(DataKind.COLLECTION, data=by_site)
+        if self.distance is not None:
+            data[DISTANCE] = DXO(DataKind.METRICS, data={"d": float(self.distance)})
+        return DXO(DataKind.COLLECTION, data=data, meta=dict(self.meta))
+
+    def to_shareable(self) -> Shareable:
+        return self.to_dxo().to_shareable()
+
+    @classmethod
+    def from_dxo(cls, dxo: DXO) -> "Message":
+        if dxo.data_kind != DataKind.COLLECTION or "round" not in dxo.meta:
+            raise FCLSegError("a message is not a collection of components with a round: run one version everywhere")
+        message = cls(meta=dict(dxo.meta))
+        for name, entry in dxo.data.items():
+            if name == DISTANCE:
+                message.distance = check_distance(entry.data["d"], "the message")
+            elif entry.data_kind == DataKind.COLLECTION:
+                message.others[name] = {site: part.data for site, part in entry.data.items()}
+            else:
+                message.components[name] = entry.data
+        return message
+
+    @classmethod
+    def from_shareable(cls, shareable: Shareable) -> "Message":
+        return cls.from_dxo(from_shareable(shareable))
+
+    def payload(self) -> dict[str, int]:
+        """Bytes by component: what the paper counts."""
+        sizes = {name: _bytes(arrays) for name, arrays in self.components.items()}
+        for name, states in self.others.items():
+            sizes[name] = sum(_bytes(arrays) for arrays in states.values())
+        if self.distance is not None:
+            sizes[DISTANCE] = 8
+        return sizes
+
+
+def check_message(message: Message, like: Mapping[str, Arrays], sender: str) -> None:
+    """Refuse unknown components, wrong shapes and numbers that are not finite, naming the sender."""
+    parts = [(name, arrays) for name, arrays in message.components.items()]
+    parts += [(name, arrays) for name, states in message.others.items() for arrays in states.values()]
+    for name, arrays in parts:
+        if name not in like:
+            raise FCLSegError(f"{sender}: unknown component '{name}': run the same version and job at every site")
+        check_state(arrays, like[name], sender, name)
+
+
+def _bytes(arrays: Mapping[str, np.ndarray]) -> int:
+    return sum(array.nbytes for array in arrays.values())

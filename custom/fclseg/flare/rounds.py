@@ -1,0 +1,136 @@
+"""The rounds of a run, from the exchange plan alone: what is sent, what is expected, what is written down."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.distance import check_distance, distance
+from fclseg.federation.states import to_arrays, to_tensors
+from fclseg.flare.attendance import Attendance
+from fclseg.flare.diagnostics import Diagnostics
+from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, Message
+from fclseg.flare.meter import Meter
+from fclseg.flare.model import Aggregator, GlobalModel
+from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.settings import RunSettings
+from fclseg.methods.registry import build_method
+from fclseg.networks.loading import load_encoder
+
+Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], dict[str, str]]
+"""(task, message per site, time-out, what to do with an answer) -> the sites that failed, and why."""
+
+
+class RunLoop:
+    """Runs the rounds that are still missing. How tasks travel is the caller's affair (``Ask``)."""
+
+    def __init__(
+        self, settings: RunSettings, folder: RunFolder, run: dict[str, Any], attendance: Attendance, meter: Meter
+    ):
+        self.settings, self.folder, self.run_info = settings, folder, run
+        self.attendance, self.meter = attendance, meter
+        self.preset = settings.build_preset()
+        self.method = build_method(settings.row, self.preset, settings.seed)
+        if settings.encoder:  # only here: the sites receive the whole online network in their first round
+            load_encoder(self.method.online, settings.encoder)
+        initial = GlobalModel.initial(settings.row, self.method)
+        self.like = {**initial.means, **{name: to_arrays(self.method.send(name)) for name in initial.others}}
+        self.model = folder.load(initial)
+        self.diagnostics = Diagnostics() if settings.diagnostics else None
+
+    def run(self, ask: Ask, log: Callable[[str], None]) -> None:
+        rounds = self.preset.rounds
+        if self.model.next_round >= rounds:
+            log(f"run {self.folder.path} is complete ({rounds} rounds); FCLSEG_FRESH=1 starts it over")
+            return
+        if self.model.next_round:
+            log(f"run {self.folder.path} continues with round {self.model.next_round} of {rounds}")
+        for number in range(self.model.next_round, rounds):
+            record = self._round(number, ask)
+            self.folder.save(self.model, record)
+            log(describe(record, rounds))
+        self.method.receive({"online": to_tensors(self.model.means["online"])})
+        log(f"run complete: {self.folder.save_encoder(self.method, self.settings.to_dict())}")
+
+    def _round(self, number: int, ask: Ask) -> dict[str, Any]:
+        started = time.perf_counter()
+        drawn = self.attendance.draw(number)
+        record: dict[str, Any] = {"round": number, "drawn": drawn, "d": self._exact_distance()}
+        components, failures = self.model.downloads(), {}
+        estimate = None
+        if self.settings.row.predicts_distance:
+            estimate, failures = self._predict_distance(number, drawn, components, record, ask)
+            components = {}  # the distance task has brought them
+        messages = {
+            site: Message(components, self.model.from_others(site), estimate, self._meta(number))
+            for site in drawn
+            if site not in failures
+        }
+        aggregator = Aggregator(self.settings.row, number, self.preset.calibration_rounds, self.like)
+        reports: dict[str, dict[str, Any]] = {}
+        online = self.model.means["online"]
+
+        def accept(site: str, message: Message) -> None:
+            if self.diagnostics:
+                self.diagnostics.accept(site, message, online)
+            aggregator.accept(site, message)
+            reports[site] = {
+                name: message.meta[name] for name in ("samples", "steps", "loss", "feature_std", "seconds")
+            }
+
+        failures |= ask(PRETRAIN_TASK, messages, self.settings.pretrain_timeout, accept)
+        self._check_enough(number, aggregator.sites, failures)
+        aggregator.finish(self.model)
+        if self.diagnostics:
+            record["diagnostics"] = self.diagnostics.finish(online)
+        record["sites"] = {site: {**reports[site], "status": "ok"} for site in sorted(reports)}
+        record["sites"] |= {site: {"status": reason} for site, reason in failures.items()}
+        samples = sum(report["samples"] for report in reports.values())
+        record["loss"] = sum(report["loss"] * report["samples"] for report in reports.values()) / samples
+        record["bytes"] = self.meter.take(drawn)
+        record["seconds"] = time.perf_counter() - started
+        return record
+
+    def _predict_distance(self, number, drawn, components, record, ask: Ask) -> tuple[float, dict[str, str]]:
+        """DP: ask every site for dp_c, which also brings it the global network, and scale the mean by alpha."""
+        distances: dict[str, float] = {}
+
+        def accept(site: str, message: Message) -> None:
+            if message.distance is None:
+                raise FCLSegError(f"{site}: the answer to the distance task has no distance")
+            distances[site] = check_distance(message.distance, site)
+
+        messages = {site: Message(components, meta=self._meta(number)) for site in drawn}
+        failures = ask(DISTANCE_TASK, messages, self.settings.distance_timeout, accept)
+        self._check_enough(number, list(distances), failures)
+        predictor = self.model.predictor
+        if record["d"] is not None:
+            predictor.calibrate(record["d"])
+        estimate = predictor.predict(distances, self.model.trained or None)
+        record |= {"d_predicted": estimate, "alpha": predictor.alpha, "distances": distances}
+        return estimate, failures
+
+    def _exact_distance(self) -> float | None:
+        """d(F_theta, F_xi) of the global networks, where the server has both from the last round."""
+        if not {"online", "target"} <= self.model.fresh:
+            return None
+        return distance(self.model.means["online"], self.model.means["target"])
+
+    def _check_enough(self, number: int, answered: list[str], failures: dict[str, str]) -> None:
+        if len(answered) < max(1, self.settings.min_sites):
+            reasons = "; ".join(f"{site}: {reason}" for site, reason in failures.items()) or "no site is present"
+            raise FCLSegError(
+                f"round {number} has {len(answered)} valid answers and needs {max(1, self.settings.min_sites)} ({reasons})"
+            )
+
+    def _meta(self, number: int) -> dict[str, Any]:
+        return {"round": number, "run": self.run_info}
+
+
+def describe(record: dict[str, Any], rounds: int) -> str:
+    """One line for the log."""
+    good = [site for site, report in record["sites"].items() if report["status"] == "ok"]
+    shown = record.get("d_predicted", record["d"])
+    text = f"round {record['round'] + 1}/{rounds}  loss {record['loss']:.4f}"
+    text += f"  d {shown:.3e}" if shown is not None else ""
+    return f"{text}  sites {len(good)}/{len(record['sites'])}  {record['seconds']:.1f} s"

@@ -1,0 +1,100 @@
+"""The run folder on the server: configuration, one line per round, checkpoints, and in the end the encoder."""
+
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+from fclseg.errors import FCLSegError
+from fclseg.flare.model import GlobalModel
+from fclseg.flare.tensors import read_state, write_state
+from fclseg.methods.base import Method
+from fclseg.networks.loading import save_encoder
+
+KEPT_CHECKPOINTS = 2
+PATIENCE = ("min_sites", "distance_timeout", "pretrain_timeout")
+"""Settings that may change between the parts of a run, because they do not change what it computes."""
+
+
+class RunFolder:
+    """``runs/<name>``: opened by a run that starts, and by the same run when it is continued."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.config: dict[str, Any] = {}
+
+    def open(self, config: dict[str, Any], fresh: bool) -> None:
+        """Create the folder, or check that it belongs to a run with the same configuration."""
+        file = self.path / "config.json"
+        if fresh and self.path.exists():
+            shutil.rmtree(self.path)
+        if file.exists():
+            self.config = json.loads(file.read_text())
+            self._check(config)
+            return
+        self.config = {**config, "id": uuid.uuid4().hex}
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write(file, json.dumps(self.config, indent=2) + "\n")
+
+    def _check(self, config: dict[str, Any]) -> None:
+        known = {name: value for name, value in self.config.items() if name != "id"}
+        different = [name for name, _ in sorted(_flat(known) ^ _flat(json.loads(json.dumps(config))))]
+        if different:
+            raise FCLSegError(
+                f"the run folder {self.path} belongs to a run with another '{different[0]}': choose another name "
+                "(FCLSEG_RUN), or start over with FCLSEG_FRESH=1"
+            )
+
+    def load(self, initial: GlobalModel) -> GlobalModel:
+        """The newest checkpoint, or the initial model; the lines of rounds after it are removed."""
+        model = initial
+        if checkpoints := self._checkpoints():
+            model = GlobalModel.from_states(initial.row, *read_state(checkpoints[-1]))
+        lines = [line for line in self.rounds() if line["round"] < model.next_round]
+        self._write(self.path / "rounds.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        return model
+
+    def save(self, model: GlobalModel, record: dict[str, Any]) -> None:
+        """Note a finished round: its line first, since ``load`` trusts the checkpoint and drops lines beyond it."""
+        with open(self.path / "rounds.jsonl", "a") as file:
+            file.write(json.dumps(record) + "\n")
+        write_state(self.path / "checkpoints" / f"round-{model.next_round - 1:04d}.safetensors", *model.to_states())
+        for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+            old.unlink()
+
+    def save_encoder(self, method: Method, settings: dict[str, Any]) -> Path:
+        """The encoder of the online network, for the bundles."""
+        path = self.path / "encoder.safetensors"
+        metadata = {"preset": settings["preset"], "run": settings["run"], "job": settings["job"]}
+        save_encoder(path, method.online.encoder, metadata | {"round": settings["rounds"] - 1})
+        return path
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """All complete lines; a run that was killed while it wrote one leaves half a line, without a line end."""
+        file = self.path / "rounds.jsonl"
+        text = file.read_text() if file.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def publish(self, folder: Path) -> None:
+        """Copy the results to where ``nvflare job download`` finds them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("config.json", "rounds.jsonl", "encoder.safetensors"):
+            shutil.copy2(self.path / name, folder / name)
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted((self.path / "checkpoints").glob("round-*.safetensors"))
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        draft.write_text(text)
+        os.replace(draft, path)
+
+
+def _flat(config: dict[str, Any]) -> set[tuple[str, str]]:
+    """(name, value) pairs of the configuration without the settings that may change."""
+    pairs = {**config, **config.get("settings", {})}
+    pairs.pop("settings", None)
+    return {(name, json.dumps(value, sort_keys=True)) for name, value in pairs.items() if name not in PATIENCE}

@@ -1,0 +1,167 @@
+"""What a run is (the server decides) and where things are (each party decides for itself).
+
+This is the one place that reads the environment. A run's settings come from the job's configuration, and on the server
+the environment may replace them; the sites receive them with every task. Where a site's images are is never sent
+anywhere: it is read at the site, from ``local/fclseg.json`` of its NVFlare workspace or from the environment.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from fclseg.errors import DataError, FCLSegError
+from fclseg.federation.exchange import ROWS, Row
+from fclseg.presets import Preset, get_preset
+
+SIMULATED_JOB = "simulate_job"
+"""The job id that NVFlare's simulator gives to every job."""
+
+LOCAL_FILE = "local/fclseg.json"
+"""A site's own settings, relative to its NVFlare workspace: data, splits, runs, cache, threads."""
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Everything that decides what a run computes, and how patient the server is."""
+
+    job: str
+    preset: str = "demo"
+    changes: dict[str, Any] = field(default_factory=dict)  # single values of the preset, replaced
+    rounds: int | None = None  # None: the preset's
+    seed: int = 0
+    run: str = ""  # name of the run folder; "": <job>-<preset>
+    fraction: float = 1.0  # |C_r| / |C|, the share of sites drawn for a round
+    min_sites: int = 1  # fewer valid answers end the run
+    distance_timeout: int = 600  # seconds
+    pretrain_timeout: int = 7200
+    fold: int | None = None  # leave out this fold's validation patients; None: use all patients
+    annotated: int | None = None  # N, for methods that train on labels
+    encoder: str | None = None  # a file on the server whose encoder the run starts from; None: random weights
+    diagnostics: bool = False  # measure what DP and PTNU predict; changes the traffic, not the training
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> "RunSettings":
+        """The job's values, replaced by FCLSEG_PRESET, FCLSEG_ROUNDS, FCLSEG_SEED and FCLSEG_RUN where they are set."""
+        known = {entry.name for entry in fields(cls)}
+        if unknown := sorted(set(values) - known):
+            raise FCLSegError(f"the job's settings have no '{unknown[0]}': they have {', '.join(sorted(known))}")
+        settings = cls(**values)
+        if settings.job not in ROWS:
+            raise FCLSegError(f"there is no job '{settings.job}' in the exchange plan: it has {', '.join(ROWS)}")
+        settings = replace(
+            settings,
+            preset=environment.get("FCLSEG_PRESET") or settings.preset,
+            rounds=_integer(environment, "FCLSEG_ROUNDS", settings.rounds),
+            seed=_integer(environment, "FCLSEG_SEED", settings.seed),
+            run=environment.get("FCLSEG_RUN") or settings.run,
+        )
+        preset = settings.build_preset()
+        if preset.rounds < 1 or not 0 < settings.fraction <= 1:
+            raise FCLSegError(
+                "a run needs at least one round and a fraction of sites in (0, 1]: change the job's settings"
+            )
+        return replace(settings, rounds=preset.rounds, run=settings.run or f"{settings.job}-{settings.preset}")
+
+    @property
+    def row(self) -> Row:
+        return ROWS[self.job]
+
+    def build_preset(self) -> Preset:
+        changes = {name: tuple(v) if isinstance(v, list) else v for name, v in self.changes.items()}
+        if self.rounds is not None:
+            changes["rounds"] = self.rounds
+        return get_preset(self.preset, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _integer(environment: Mapping[str, str], name: str, default: int | None) -> int | None:
+    text = environment.get(name)
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise FCLSegError(f"{name} must be a whole number but is '{text}'") from None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one party (the server or a site) finds and keeps things."""
+
+    name: str
+    workspace: Path  # NVFlare's workspace of this party
+    job_id: str
+    shared: Mapping[str, str | None] = field(default_factory=dict)  # of a simulation, whose sites share one machine
+
+    @property
+    def simulated(self) -> bool:
+        return self.job_id == SIMULATED_JOB
+
+    def option(self, name: str) -> str | None:
+        """The party's own file first (several sites may share one machine and its environment), then FCLSEG_<NAME>."""
+        if self.shared.get(name):
+            return self.shared[name]
+        path = self.workspace / LOCAL_FILE
+        if not self.simulated and path.exists():
+            try:
+                value = json.loads(path.read_text()).get(name)
+            except (ValueError, AttributeError):
+                raise FCLSegError(f"{path} is not a JSON object: mend it, for example {{'data': '/folder'}}") from None
+            if value is not None:
+                return str(value)
+        return os.environ.get(f"FCLSEG_{name.upper()}") or None
+
+    @property
+    def runs(self) -> Path:
+        """The folder of all runs. Never inside the simulator's workspace, because the simulator wipes that."""
+        if chosen := self.option("runs"):
+            return Path(chosen).expanduser().absolute()
+        return (launch_folder() if self.simulated else self.workspace) / "runs"
+
+    @property
+    def data(self) -> Path | None:
+        """The image folder, None when nothing is configured."""
+        chosen = self.option("data")
+        if chosen is None:
+            return None
+        folder = Path(chosen).expanduser().absolute()
+        if not folder.is_dir():
+            raise DataError(
+                f"the data folder {folder} of {self.name} does not exist: set FCLSEG_DATA to an existing one"
+            )
+        return folder
+
+    @property
+    def splits(self) -> Path | None:
+        chosen = self.option("splits")
+        return Path(chosen).expanduser().absolute() if chosen else None
+
+    @property
+    def threads(self) -> int:
+        """torch threads of a site's training. Fixed, because the number changes the last bits of a sum."""
+        return int(self.option("threads") or 1)
+
+    @property
+    def cache(self) -> Path:
+        return Path(self.option("cache") or "~/.cache/fclseg").expanduser().absolute()
+
+
+def launch_folder() -> Path:
+    """The folder in which the user typed ``nvflare simulator``.
+
+    The simulator's server process has changed into its workspace, but its parent process is still where it was started.
+    """
+    try:
+        return Path(os.readlink(f"/proc/{os.getppid()}/cwd"))
+    except OSError:
+        return Path(os.environ.get("PWD") or os.getcwd())
+
+
+def start_over() -> bool:
+    """Whether the user asked to forget an earlier run of this name (FCLSEG_FRESH=1)."""
+    return os.environ.get("FCLSEG_FRESH", "") not in ("", "0")

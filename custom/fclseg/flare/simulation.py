@@ -1,0 +1,24 @@
+"""A simulation's sites share one machine: where their runs and images are, and the phantom when there are none."""
+
+from fclseg.data.phantom import phantom_sites, write_phantom
+from fclseg.data.sites import Splits
+from fclseg.flare.settings import Place
+
+PHANTOM_PATIENTS = 3
+"""Per site."""
+
+
+def shared_places(place: Place, sites: list[str]) -> tuple[dict[str, str | None], str]:
+    """Folders for all simulated sites, and a sentence for the log that says which images are used."""
+    folders = {"runs": str(place.runs), "cache": str(place.cache), "splits": place.splits and str(place.splits)}
+    if place.data is not None:
+        return folders | {"data": str(place.data)}, f"images: {place.data}, dealt to {len(sites)} sites"
+    count = PHANTOM_PATIENTS * len(sites)
+    folder = place.cache / f"phantom-{count}-patients-{len(sites)}-scanners"
+    if not folder.exists():
+        write_phantom(folder, patients=count, sites=len(sites))
+    splits = folder.with_suffix(".splits.json")
+    owner = {patient: site for site, patients in phantom_sites(count, len(sites)).items() for patient in patients}
+    Splits.make(sorted(owner), owner, folds=2).save(splits)
+    sentence = f"no data configured (FCLSEG_DATA), so {count} phantom patients are used: {folder}"
+    return folders | {"data": str(folder), "splits": str(splits)}, sentence

@@ -1,0 +1,95 @@
+"""One site in one run: its memory, its method and its images."""
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from fclseg.data.sampler import SliceSampler
+from fclseg.errors import DataError
+from fclseg.flare.memory import SiteMemory
+from fclseg.flare.messages import Message
+from fclseg.flare.settings import Place, RunSettings
+from fclseg.flare.tensors import State
+from fclseg.methods.base import Method
+from fclseg.methods.registry import build_method
+
+
+class Site:
+    """What a task of a run needs at a site; everything about the run comes with the task."""
+
+    def __init__(self, place: Place, settings: RunSettings, run_id: str, sites: list[str]):
+        self.place, self.settings, self.run_id, self.sites = place, settings, run_id, sites
+        self.preset = settings.build_preset()
+        self.memory = SiteMemory(place.runs / settings.run / "sites" / place.name, run_id)
+
+    @classmethod
+    def of(cls, place: Place, message: Message) -> "Site":
+        """The site in the run that a message belongs to."""
+        run = message.meta["run"]
+        if place.simulated:
+            place = replace(place, shared=run["shared"])
+        return cls(place, RunSettings(**run["settings"]), run["id"], run["sites"])
+
+    def build_method(self) -> Method:
+        """The method with the initial weights, which every site derives from the run's seed."""
+        return build_method(self.settings.row, self.preset, self.settings.seed)
+
+    def component(self, name: str, round_number: int) -> State:
+        """The site's own component as the round begins; the initial one at a site that has not trained yet."""
+        state = self.memory.load_before(round_number)
+        return state.component(name) if state else self.build_method().send(name)
+
+    @cached_property
+    def method(self) -> Method:
+        """Built once a process; its weights are loaded from the site's memory for each task."""
+        return self.build_method()
+
+    @cached_property
+    def sampler(self) -> SliceSampler:
+        """Batches of the site's own slices: all frames of its patients, or the labelled ones for a supervised method."""
+        from fclseg.data.slices import open_store
+        from fclseg.data.volumes import read_folder
+
+        if self.place.data is None:
+            raise DataError(
+                f'{self.place.name} has no data folder: write it as "data" into local/fclseg.json or set FCLSEG_DATA'
+            )
+        volumes = read_folder(self.place.data)
+        patients = self._patients(sorted({volume.patient for volume in volumes}))
+        if patients is not None:
+            volumes = [volume for volume in volumes if volume.patient in patients]
+        spacing = self.preset.spacing(volumes[0].layout) if volumes else 0.0
+        store = open_store(
+            volumes, image_size=self.preset.image_size, spacing=spacing, cache=self.place.cache, progress=False
+        )
+        labels = self.method.wants_labels
+        indices: np.ndarray = store.select(labelled=True if labels else None)
+        return SliceSampler(store, indices, self.preset.batch_size, partners=self.method.wants_partners, labels=labels)
+
+    @property
+    def _needs_folds(self) -> bool:
+        return self.settings.fold is not None or self.settings.annotated is not None
+
+    def _patients(self, available: list[str]) -> set[str] | None:
+        """Which patients the site may train on; None: all in its folder.
+
+        In a simulation all sites share one folder, so a split deals out the patients. A real site has its own folder,
+        and a split is needed there only to leave out a fold or to choose annotated patients.
+        """
+        from fclseg.data.sites import Splits
+
+        name, settings = self.place.name, self.settings
+        if self.place.splits:
+            splits = Splits.load(self.place.splits)
+        elif self.place.simulated:
+            splits = Splits.make(available, len(self.sites), folds=5 if self._needs_folds else 2, seed=settings.seed)
+        elif not self._needs_folds:
+            return None
+        else:
+            raise DataError(f"{name} needs a splits file to leave out fold {settings.fold}: set FCLSEG_SPLITS")
+        if name not in splits.sites:
+            raise DataError(f"the splits have no site '{name}': they have {', '.join(splits.sites)}; set FCLSEG_SPLITS")
+        if settings.annotated is not None:
+            return set(splits.annotated(name, settings.fold or 0, settings.annotated, seed=settings.seed))
+        return set(splits.sites[name] if settings.fold is None else splits.training(name, settings.fold))
