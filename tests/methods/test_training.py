@@ -17,6 +17,7 @@ from fclseg.methods.training import (
     train_round,
 )
 from fclseg.presets import get_preset
+from fclseg.randomness import generator
 from safetensors.torch import load_file, save_file
 
 PRESET = get_preset("demo", channels=(4, 8), hidden=16, lr_byol=0.05)
@@ -62,6 +63,20 @@ def test_a_round_replays_bit_for_bit_and_depends_on_seed_site_and_round(sampler)
         run_rounds(sampler, [0], seed=1),
     ):
         assert not same_weights(method, changed[0])
+
+
+def test_a_round_is_the_plain_loop_over_batches(sampler):
+    method, expected = run_rounds(sampler, [2])[0], build_method("fclopt", PRESET, 0)
+    optimizer = torch.optim.SGD(
+        [*expected.online.parameters(), *expected.predictor.parameters()], lr=0.05, momentum=0.9, weight_decay=1e-4
+    )
+    views = generator(0, "site-1", 2, "views")
+    for batch in sampler.epoch(generator(0, "site-1", 2, "batches")):
+        optimizer.zero_grad()
+        expected.loss(batch, views).backward()
+        optimizer.step()
+        expected.after_step()
+    assert same_weights(method, expected)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
@@ -114,10 +129,10 @@ def test_cosine_schedule_over_rounds():
 
 
 def test_collapse_measure_tells_collapsed_from_spread_features():
-    generator = torch.Generator().manual_seed(0)
-    spread = torch.randn(4000, 32, generator=generator)
+    random = torch.Generator().manual_seed(0)
+    spread = torch.randn(4000, 32, generator=random)
     assert feature_std(spread) == pytest.approx(1.0, abs=0.02)
     assert feature_std(spread * 100) == pytest.approx(feature_std(spread), rel=1e-5)
-    one_direction = torch.randn(1, 32, generator=generator) * torch.rand(100, 1, generator=generator)
+    one_direction = torch.randn(1, 32, generator=random) * torch.rand(100, 1, generator=random)
     assert feature_std(one_direction) == pytest.approx(0.0, abs=1e-5)
     assert feature_std(one_direction + 0.01 * spread[:100]) < 0.3
