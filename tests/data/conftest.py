@@ -28,7 +28,7 @@ def add_patient():
         for frame in (1, es):
             image = rng.integers(0, 1000, shape, dtype=np.int16)
             label = np.zeros(shape, np.uint8)
-            label[8:16, 6:14] = rng.integers(1, 4, (8, 8, shape[2]), dtype=np.uint8)
+            label[4:10, 3:9] = rng.integers(1, 4, (6, 6, shape[2]), dtype=np.uint8)
             write_nifti(folder / f"{name}_frame{frame:02d}.nii.gz", image)
             write_nifti(folder / f"{name}_frame{frame:02d}_gt.nii.gz", label)
         if frames:

@@ -1,7 +1,10 @@
 """Readers: every layout gives the records its files describe, and refuses what is wrong."""
 
+import contextlib
 import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,13 +209,49 @@ def test_folders_that_hold_nothing(tmp_path):
             read_folder(tmp_path / name)
 
 
-def test_unreadable_folder(tmp_path, add_patient):
-    folder = add_patient(tmp_path, "patient001")
-    folder.chmod(0)
+@pytest.fixture
+def open_folder():
+    """A new folder that everybody may enter, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def ordinary_user():
+    """Root may read everything, so as root look at the files with the rights of nobody."""
+    if os.geteuid() != 0:
+        yield
+        return
     try:
-        if os.access(folder, os.R_OK):
-            pytest.skip("this user may read everything, so no folder is unreadable")
-        with pytest.raises(DataError, match="patient001: the folder cannot be read"):
-            read_folder(tmp_path)
+        os.seteuid(65534)
+    except PermissionError:
+        pytest.skip("this user may read everything and cannot become another one")
+    try:
+        yield
     finally:
-        folder.chmod(0o755)
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_unreadable_folder_is_named(open_folder, add_patient, mode):
+    for name in ("patient001", "patient002"):
+        add_patient(open_folder, name)
+    (open_folder / "patient002").chmod(mode)
+    try:
+        with ordinary_user():
+            problems = scan_folder(open_folder).problems
+            with pytest.raises(DataError, match=r"patient002.* permissions"):
+                read_folder(open_folder)
+            with pytest.raises(DataError, match="inside: the folder cannot be read"):
+                read_folder(open_folder / "patient002" / "inside")
+    finally:
+        (open_folder / "patient002").chmod(0o755)
+    assert problems and all("patient002" in problem for problem in problems)
+
+
+def test_unreadable_file_is_named(open_folder, add_patient):
+    path = add_patient(open_folder, "patient001") / "patient001_frame01.nii.gz"
+    path.chmod(0)
+    with ordinary_user(), pytest.raises(DataError, match=r"patient001_frame01\.nii\.gz: may not be read"):
+        read_folder(open_folder)

@@ -71,13 +71,13 @@ def _sort_files(scan: Scan, folder: Path, files: list[Path]) -> tuple[dict[int, 
 
 def _read_phases(scan: Scan, path: Path) -> dict[int, str]:
     """Frame number -> "ED" or "ES"."""
-    if not path.is_file():
-        scan.problem(path, "is missing; copy it from the source, or write one with the lines 'ED: 1' and 'ES: 12'")
-        return {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        scan.problem(path, "is missing; copy it from the source, or write one with the lines 'ED: 1' and 'ES: 12'")
+        return {}
     except (OSError, UnicodeDecodeError):
-        scan.problem(path, "cannot be read as text; copy it from the source again")
+        scan.problem(path, "cannot be read as text; copy it from the source again or change its permissions")
         return {}
     entries = dict(tuple(part.strip() for part in line.split(":", 1)) for line in lines if ":" in line)
     phases: dict[int, str] = {}

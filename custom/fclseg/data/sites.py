@@ -1,5 +1,6 @@
 """Which patient is at which site and in which fold: one small JSON file that everything else reads."""
 
+import contextlib
 import json
 import os
 import re
@@ -89,7 +90,8 @@ class Splits:
         except OSError as error:
             raise DataError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
         finally:
-            draft.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                draft.unlink()
 
     def validation(self, fold: int, site: str | None = None) -> list[str]:
         """Patients held out in a fold, of one site or of all sites."""

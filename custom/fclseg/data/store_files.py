@@ -84,8 +84,10 @@ def drafting(folder: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir()
         yield draft
-        if folder.exists():
+        if folder.is_dir():
             shutil.rmtree(folder)
+        else:
+            folder.unlink(missing_ok=True)
         os.rename(draft, folder)
     except OSError as error:
         raise DataError(

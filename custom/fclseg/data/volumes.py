@@ -1,5 +1,6 @@
 """From a folder to ``Volume`` records: the ACDC layout, the HVSMR 2016 layout, or a plain folder of NIfTI images."""
 
+import stat
 from pathlib import Path
 
 from fclseg.data import acdc, hvsmr, plain
@@ -29,10 +30,7 @@ def scan_folder(root: Path | str, layout: str = "auto") -> Scan:
     root = Path(root)
     if layout not in ("auto", *LAYOUTS):
         raise DataError(f"there is no layout '{layout}': choose one of auto, {', '.join(LAYOUTS)}")
-    if not root.exists():
-        raise DataError(f"{root}: there is no such folder; check the path")
-    if not root.is_dir():
-        raise DataError(f"{root}: is a file where a folder of images is expected; give the folder it lies in")
+    _check_is_folder(root)
     scan = Scan(root)
     tree = walk(root, scan.problems)
     if not any(nifti_files(files) for files in tree.values()):
@@ -40,6 +38,17 @@ def scan_folder(root: Path | str, layout: str = "auto") -> Scan:
     scan.layout = detect_layout(tree) if layout == "auto" else layout
     LAYOUTS[scan.layout](scan, tree)
     return scan
+
+
+def _check_is_folder(root: Path) -> None:
+    try:
+        mode = root.stat().st_mode
+    except FileNotFoundError:
+        raise DataError(f"{root}: there is no such folder; check the path") from None
+    except OSError as error:
+        raise DataError(f"{root}: the folder cannot be read ({error.strerror}); change its permissions") from None
+    if not stat.S_ISDIR(mode):
+        raise DataError(f"{root}: is a file where a folder of images is expected; give the folder it lies in")
 
 
 def detect_layout(tree: dict[Path, list[Path]]) -> str:
