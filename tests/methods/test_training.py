@@ -79,7 +79,7 @@ def test_a_round_is_the_plain_loop_over_batches(sampler):
     assert same_weights(method, expected)
 
 
-@pytest.mark.parametrize("name", ["sgd", "adamw"])
+@pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
 def test_state_through_files_continues_as_if_never_interrupted(sampler, tmp_path, name):
     preset = get_preset("demo", channels=(4, 8), hidden=16, lr_byol=0.01, optimizer=name)
     expected, _, _ = run_rounds(sampler, [0, 1], preset=preset)
@@ -120,8 +120,14 @@ def test_damaged_images_are_reported_with_site_and_round(sampler):
 
 
 def test_unknown_optimizer_is_refused():
-    with pytest.raises(FCLSegError, match="no optimizer 'lamb': choose one of sgd, adamw"):
+    with pytest.raises(FCLSegError, match="no optimizer 'lamb': choose one of sgd, adam, adamw"):
         make_optimizer(build_method("fclopt", PRESET, 0), get_preset("demo", optimizer="lamb"))
+
+
+def test_fine_tuning_uses_adam_whatever_the_preset_says():
+    optimizer = make_optimizer(build_method("finetune_federated", PRESET, 0), PRESET)
+    assert type(optimizer) is torch.optim.Adam and optimizer.param_groups[0]["lr"] == PRESET.finetune_lr
+    assert type(make_optimizer(build_method("fclopt", PRESET, 0), PRESET)) is torch.optim.SGD
 
 
 def test_cosine_schedule_over_rounds():

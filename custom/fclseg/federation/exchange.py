@@ -33,7 +33,7 @@ class Flow:
 class Row:
     """One row of the paper's tables: a method and its exchange plan."""
 
-    job: str  # folder below jobs/, "" for rows that run no job
+    job: str  # folder below jobs/
     title: str  # the paper's name of the row
     method: str  # "module:Class" below fclseg.methods
     flows: tuple[Flow, ...]

@@ -28,6 +28,8 @@ class Method(nn.Module):
     """Whether the method trains on labelled slices only (supervised fine-tuning)."""
     lr_setting = "lr_moco"
     """Which of the preset's learning rates the method uses."""
+    optimizer_name: str | None = None
+    """The optimiser that belongs to the method (see ``training.OPTIMIZERS``); None takes the preset's."""
 
     online: EncoderNetwork
 

@@ -27,6 +27,7 @@ class Supervised(Method):
 
     wants_labels = True
     lr_setting = "finetune_lr"
+    optimizer_name = "adam"
 
     online: FreezableUNet
 

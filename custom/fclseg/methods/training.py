@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch.optim import SGD, AdamW, Optimizer
+from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.errors import FCLSegError
@@ -19,9 +19,10 @@ OPTIMIZERS: dict[str, Callable[[Preset, list, float], Optimizer]] = {
     "sgd": lambda preset, parameters, lr: SGD(
         parameters, lr=lr, momentum=preset.sgd_momentum, weight_decay=preset.weight_decay
     ),
+    "adam": lambda preset, parameters, lr: Adam(parameters, lr=lr),
     "adamw": lambda preset, parameters, lr: AdamW(parameters, lr=lr, weight_decay=preset.weight_decay),
 }
-"""What ``Preset.optimizer`` may name; ``sgd`` is the paper's."""
+"""What a preset or a method may name. The paper pre-trains with ``sgd`` and fine-tunes with ``adam``."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,11 @@ def cosine_lr(base: float, round_number: int, rounds: int) -> float:
 
 
 def make_optimizer(method: Method, preset: Preset) -> Optimizer:
-    """The preset's optimiser over what the method trains, at the method's initial learning rate."""
-    if preset.optimizer not in OPTIMIZERS:
-        raise FCLSegError(f"there is no optimizer '{preset.optimizer}': choose one of {', '.join(OPTIMIZERS)}")
-    return OPTIMIZERS[preset.optimizer](preset, list(method.trainable()), getattr(preset, method.lr_setting))
+    """The method's or else the preset's optimiser over what the method trains, at its initial learning rate."""
+    name = method.optimizer_name or preset.optimizer
+    if name not in OPTIMIZERS:
+        raise FCLSegError(f"there is no optimizer '{name}': choose one of {', '.join(OPTIMIZERS)}")
+    return OPTIMIZERS[name](preset, list(method.trainable()), getattr(preset, method.lr_setting))
 
 
 def optimizer_state(optimizer: Optimizer) -> State:
