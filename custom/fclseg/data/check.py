@@ -10,7 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from fclseg.data.nifti import read_voxels
-from fclseg.data.preprocess import check_image, check_label
+from fclseg.data.preprocess import check_label, grey_range
 from fclseg.data.records import Volume, read_images
 from fclseg.data.sites import Splits
 from fclseg.data.volumes import scan_folder
@@ -67,7 +67,7 @@ class _VoxelCheck:
         try:
             for volume, voxels in read_images(volumes):
                 self.grids[volume] = voxels.shape
-                self._try(check_image, voxels, volume)
+                self._try(grey_range, voxels, volume)
                 self._try(self._check_copy, voxels, volume)
         except DataError as error:
             self.problems.append(str(error))

@@ -6,7 +6,7 @@ from monai.data import MetaTensor
 from monai.inferers import sliding_window_inference
 from scipy import ndimage
 
-from fclseg.data.preprocess import Preprocessor, check_image
+from fclseg.data.preprocess import Preprocessor
 from fclseg.data.volumes import Volume
 from fclseg.finetune.model_file import TrainedModel
 
@@ -30,8 +30,7 @@ class Segmenter:
 
     def __call__(self, voxels: np.ndarray, volume: Volume) -> np.ndarray:
         """Label map [X, Y, S], uint8."""
-        check_image(voxels, volume)
-        scaled = np.asarray(self.prepare.scale(voxels.astype(np.float32)))
+        scaled = self.prepare.scale(voxels, volume)
         stack = torch.from_numpy(np.ascontiguousarray(np.moveaxis(scaled, -1, 0)))
         chunks = [self._classes(chunk, volume.spacing) for chunk in stack.split(SLICES_AT_ONCE)]
         return keep_largest_piece(torch.cat(chunks).movedim(0, -1).numpy().astype(np.uint8))
