@@ -1,5 +1,31 @@
-"""Placeholder until its owner fills it in this hour."""
+"""``fclseg report``: one self-contained page about a run or a study."""
+
+import argparse
+from pathlib import Path
+
+EPILOG = """\
+The page needs no network and no second file: send it by mail, print it, open it on a phone.
+
+  fclseg report runs/fclopt_dp-small             a pre-training run: loss, distances d and d~, bytes by component
+  fclseg report studies/local                    one table with its statistics, curves and pictures
+  fclseg report studies --out everything.html    all tables of a study folder on one page
+"""
 
 
-def register(subparsers):
-    pass
+def register(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "report",
+        help="one self-contained HTML page about a run or a study",
+        description="Write one HTML page about a pre-training run, a study, or all studies of a folder.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, metavar="RUN_OR_STUDY", help="folder of a run or of a study")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the page (default: report.html in the folder)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from fclseg.study.report.page import write_report
+
+    print(f"report: {write_report(arguments.folder, arguments.out)}")

@@ -1,0 +1,158 @@
+"""A table as Markdown for people, CSV for spreadsheets and JSON for programs."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from fclseg.study.cache import write_atomically
+
+READINGS = {"full": "full fine-tuning", "frozen": "frozen encoder"}
+
+Study = dict[str, Any]
+
+
+def plus_minus(mean: float, sd: float | None) -> str:
+    return f"{mean:.3f}" if sd is None else f"{mean:.3f} ± {sd:.3f}"
+
+
+def p_text(p: float | None) -> str:
+    if p is None:
+        return "–"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def find_entry(study: Study, row: str, labels: int, reading: str) -> dict[str, Any] | None:
+    place = (row, labels, reading)
+    return next((one for one in study["entries"] if (one["row"], one["labels"], one["reading"]) == place), None)
+
+
+def markdown(study: Study) -> str:
+    """All of a study's tables."""
+    parts = [f"# {study['title']}\n\n{study['about']}"]
+    if "components" in study:
+        parts.append(_components(study))
+    if "communication" in study:
+        parts.append(_communication(study))
+    for reading in study["readings"]:
+        parts += _reading(study, reading)
+    if study["failures"]:
+        lines = [f"- {one['cell']}: {one['reason']}" for one in study["failures"]]
+        parts.append("\n".join(["Failed:", "", *lines]))
+    parts.append(f"`{study['command']}`")
+    return "\n\n".join(parts) + "\n"
+
+
+def _reading(study: Study, reading: str) -> list[str]:
+    if not any(entry["reading"] == reading for entry in study["entries"]):
+        return []
+    return [f"## Dice, {READINGS[reading]}", dice_table(study, reading), comparison_table(study, reading)]
+
+
+def dice_table(study: Study, reading: str) -> str:
+    """Mean and sd; the paper's figure in brackets where there is one."""
+    header = ["Method", *(f"{study['symbol']}={n}" for n in study["labels"]), "fine-tunings"]
+    lines = []
+    for row in study["rows"]:
+        entries = [find_entry(study, row["key"], n, reading) for n in study["labels"]]
+        if any(entries):
+            count = sum(entry["summary"]["fine_tunings"] for entry in entries if entry)
+            lines.append([row["title"], *map(_dice_cell, entries), str(count)])
+    return table(header, lines)
+
+
+def _dice_cell(entry: dict[str, Any] | None) -> str:
+    if entry is None:
+        return "–"
+    own = plus_minus(entry["summary"]["mean"], entry["summary"]["sd"])
+    return own + (f" (paper {plus_minus(*entry['paper'])})" if entry["paper"] else "")
+
+
+def comparison_table(study: Study, reading: str) -> str:
+    """Paired differences to the baseline."""
+    titles = {row["key"]: row["title"] for row in study["rows"]}
+    lines = [
+        [
+            f"{titles[entry['row']]}, {study['symbol']}={entry['labels']}",
+            f"{found['difference']:+.3f}",
+            "–" if found["low"] is None else f"{found['low']:+.3f} to {found['high']:+.3f}",
+            p_text(found["p"]),
+            p_text(found["p_holm"]),
+            str(found["pairs"]),
+        ]
+        for entry in study["entries"]
+        if entry["reading"] == reading and (found := entry["comparison"])
+    ]
+    if not lines:
+        return "No comparison: the baseline is not part of this table."
+    baseline = titles[study["baseline"]]
+    return table([f"Against {baseline}", "difference", "95 % interval", "p (Wilcoxon)", "p (Holm)", "pairs"], lines)
+
+
+def _components(study: Study) -> str:
+    found, titles = study["components"], {row["key"]: row["title"] for row in study["rows"]}
+    return table(["Method", *found["columns"]], [[titles[key], *words] for key, words in found["rows"].items()])
+
+
+def _communication(study: Study) -> str:
+    titles = {row["key"]: row["title"] for row in study["rows"]}
+    lines = [
+        [
+            titles[key],
+            f"{row['megabytes']:.3f}",
+            f"{row['ratio']:.3f}",
+            f"{row['paper_preset_megabytes']:.1f}",
+            f"{row['paper_preset_ratio']:.3f}",
+            "–" if row["paper_ratio"] is None else f"{row['paper_ratio']:.3f}",
+        ]
+        for key, row in study["communication"]["rows"].items()
+    ]
+    preset = study["settings"]["preset"]["name"]
+    header = ["Method", f"MB a round, {preset}", "× FCL", "MB a round, paper sizes", "× FCL", "paper prints"]
+    return table(header, lines)
+
+
+def table(header: list[str], lines: Iterable[list[str]]) -> str:
+    rows = [header, ["---", *["---:"] * (len(header) - 1)], *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def runs_csv(study: Study) -> str:
+    """One line per run: what statistics in another program would start from."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["table", "row", "reading", "labels", "site", "fold", "seed", "dice"])
+    for entry in study["entries"]:
+        for run in entry["runs"]:
+            place = [study["table"], entry["row"], entry["reading"], entry["labels"]]
+            writer.writerow([*place, run["site"], run["fold"], run["seed"], f"{run['dice']:.6f}"])
+    return stream.getvalue()
+
+
+def table_csv(study: Study) -> str:
+    """One line per cell of the table, with the paper's figure and the comparison."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    structures = sorted({name for entry in study["entries"] for name in entry["structures"]})
+    compared = ("pairs", "difference", "low", "high", "p", "p_holm")
+    names = [*(f"dice_{name}" for name in structures), *(f"hd95_mm_{name}" for name in structures)]
+    head = ["row", "reading", "labels", "dice", "sd", "groups", "runs", "paper_dice", "paper_sd"]
+    writer.writerow([*head, *compared, *names])
+    for entry in study["entries"]:
+        summary, found = entry["summary"], entry["comparison"] or {}
+        line = [entry["row"], entry["reading"], entry["labels"]]
+        line += [summary[name] for name in ("mean", "sd", "groups", "runs")] + list(entry["paper"] or ("", ""))
+        line += [found.get(name, "") for name in compared]
+        line += [entry[kind].get(name, "") for kind in ("structures", "hd95") for name in structures]
+        writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in line])
+    return stream.getvalue()
+
+
+def write_exports(study: Study, folder: Path) -> None:
+    """``study.json`` (everything), ``table.md``, ``table.csv`` and ``runs.csv``."""
+    write_atomically(folder / "study.json", json.dumps(study, indent=1))
+    write_atomically(folder / "table.md", markdown(study))
+    write_atomically(folder / "table.csv", table_csv(study))
+    write_atomically(folder / "runs.csv", runs_csv(study))

@@ -1,0 +1,121 @@
+"""The charts of a page: label efficiency, differences, and what happened during training."""
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from markupsafe import Markup
+
+from fclseg.study.export import READINGS, find_entry
+from fclseg.study.report.charts import Effect, Series, forest, line_chart, stacked_bars
+
+Study = dict[str, Any]
+
+
+def efficiency(study: Study, reading: str) -> list[Markup]:
+    """Dice over the number of annotated patients, with the standard deviation as error bars; the paper's beside it."""
+    ours, paper = [], []
+    for colour, row in enumerate(study["rows"]):
+        entries = [find_entry(study, row["key"], n, reading) for n in study["labels"]]
+        found = [entry for entry in entries if entry]
+        x = [entry["labels"] for entry in found]
+        means, spreads = ([entry["summary"][name] for entry in found] for name in ("mean", "sd"))
+        ours.append(Series(row["title"], x, means, spreads, colour=colour))
+        known = [entry for entry in found if entry["paper"]]
+        points = ([entry["labels"] for entry in known], *([entry["paper"][i] for entry in known] for i in (0, 1)))
+        paper.append(Series(row["title"], *points, dashed=True, colour=colour))
+    x_label = f"annotated patients ({study['symbol']})"
+    name = READINGS[reading]
+    return [
+        line_chart(f"Dice, {name}, this study", ours, x_label, "Dice", categories=True),
+        line_chart("Dice printed in the paper", paper, x_label, "Dice", categories=True) if reading == "full" else "",
+    ]
+
+
+def differences(study: Study, reading: str) -> list[Markup]:
+    """A forest plot of paired differences to the baseline for each number of labels."""
+    titles = {row["key"]: row["title"] for row in study["rows"]}
+    colours = {row["key"]: i for i, row in enumerate(study["rows"])}
+    charts = []
+    for labels in study["labels"]:
+        effects = [
+            Effect(
+                titles[e["row"]],
+                e["comparison"]["difference"],
+                e["comparison"]["low"],
+                e["comparison"]["high"],
+                colours[e["row"]],
+            )
+            for e in study["entries"]
+            if (e["labels"], e["reading"]) == (labels, reading) and e["comparison"]
+        ]
+        title = f"Difference to {titles.get(study['baseline'], '')}, {study['symbol']}={labels}"
+        charts.append(forest(title, effects, "Dice, mean paired difference with 95 % interval"))
+    return charts
+
+
+def losses(study: Study, reading: str) -> list[Markup]:
+    """Training loss of fine-tuning by epoch: have all rows converged alike?"""
+    colours = {row["key"]: (i, row["title"]) for i, row in enumerate(study["rows"])}
+    charts = []
+    for labels in study["labels"]:
+        mine = [one for one in study["curves"] if (one["labels"], one["reading"]) == (labels, reading)]
+        series = [
+            Series(colours[one["row"]][1], range(1, len(one["loss"]) + 1), one["loss"], colour=colours[one["row"]][0])
+            for one in mine
+        ]
+        title = f"Training loss, {READINGS[reading]}, {study['symbol']}={labels}"
+        charts.append(line_chart(title, series, "epoch", "loss", zero=True))
+    return charts
+
+
+def run_charts(rounds: Sequence[dict[str, Any]]) -> list[Markup]:
+    """What happened in a pre-training: loss and feature spread by site, distances, bytes."""
+    if not rounds:
+        return []
+    x = [one["round"] + 1 for one in rounds]
+    sites = sorted({site for one in rounds for site in one["sites"]})
+
+    def by_site(name: str) -> list[Series]:
+        return [Series(site, x, [one["sites"].get(site, {}).get(name) for one in rounds]) for site in sites]
+
+    exact = Series("d, exact", x, [one.get("d") for one in rounds])
+    predicted = Series("d~, predicted", x, [one.get("d_predicted") for one in rounds], dashed=True)
+    parts, wire = traffic(rounds)
+    return [
+        line_chart("Pre-training loss by site", by_site("loss"), "round", "loss"),
+        line_chart("Spread of features (0: collapsed)", by_site("feature_std"), "round", "feature std", zero=True),
+        line_chart(
+            "Distance of online and target network", [exact, predicted], "round", "mean |difference|", zero=True
+        ),
+        stacked_bars("Payload per site and round by component", x, parts, "round", "MB"),
+        line_chart("On the wire, per site and round", [Series("measured", x, wire)], "round", "MB", zero=True),
+    ]
+
+
+def traffic(rounds: Sequence[dict[str, Any]]) -> tuple[dict[str, list[float]], list[float | None]]:
+    """Megabytes per site in each round: payload by component and direction, and all that was measured on the wire."""
+    names = sorted(
+        {
+            (way, component)
+            for one in rounds
+            for counts in one.get("bytes", {}).values()
+            for way in ("up", "down")
+            for component in counts[way]["payload"]
+        },
+        reverse=True,
+    )
+
+    def mean(one: dict[str, Any], read) -> float:
+        values = [read(counts) for counts in one.get("bytes", {}).values()]
+        return fmean(values) / 1e6 if values else 0.0
+
+    arrows = {"up": "↑", "down": "↓"}
+    payload = {
+        f"{arrows[way]} {component}": [
+            mean(one, lambda c, w=way, n=component: c[w]["payload"].get(n, 0)) for one in rounds
+        ]
+        for way, component in names
+    }
+    wire = [mean(one, lambda c: c["up"]["wire"] + c["down"]["wire"]) or None for one in rounds]
+    return payload, wire

@@ -1,0 +1,138 @@
+"""A whole study: data, plan, missing cells, tables and report."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fclseg.errors import FCLSegError
+from fclseg.presets import get_preset
+from fclseg.study.cache import Cache
+from fclseg.study.cells import RANDOM, Dataset
+from fclseg.study.datasets import open_dataset, phantom_dataset
+from fclseg.study.export import comparison_table, dice_table, markdown, write_exports
+from fclseg.study.plan import Planned, Request, plan
+from fclseg.study.report.page import write_report
+from fclseg.study.results import empty_document, study_document
+from fclseg.study.scheduler import Failure, Scheduler
+from fclseg.study.tables import TABLES, Table, TableRow, choose_methods, table_rows
+from fclseg.study.wire import communication_figures, components_table
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for; see ``fclseg study --help``."""
+
+    table: str
+    out: Path
+    preset: str = "small"
+    changes: dict[str, Any] = field(default_factory=dict)
+    methods: str | None = None
+    labels: tuple[int, ...] = (1, 2, 4, 8)
+    folds: int = 5
+    seeds: int = 1
+    pretrain_seeds: int = 1
+    readings: tuple[str, ...] = ("full",)
+    baseline: str | None = None
+    data: Path | None = None
+    sites: int = 4
+    splits: Path | None = None
+    transfer_data: Path | None = None
+    patients: int = 10
+    workers: int = 2
+    command: str = ""
+
+
+def run_study(options: Options) -> int:
+    """Run what is missing, write tables and report, print where they are; 1 when a cell failed."""
+    table = TABLES[options.table]
+    preset = get_preset(options.preset, **options.changes)
+    rows = table_rows(table, choose_methods(table, options.methods), preset)
+    out = options.out.absolute()
+    failures: Sequence[Failure] = ()
+    if table.protocol is None:
+        document = empty_document(table, rows, preset, options.command)
+        document["components"] = components_table([row.method for row in rows])
+    else:
+        document, failures = fill_table(options, table, rows, out)
+    folder = out / table.name
+    write_exports(document, folder)
+    page = write_report(folder)
+    show(document, failures)
+    print(f"report: {page}")
+    print(f"tables: {folder}/table.md, table.csv, runs.csv, study.json")
+    return 1 if failures else 0
+
+
+def fill_table(
+    options: Options, table: Table, rows: Sequence[TableRow], out: Path
+) -> tuple[dict[str, Any], Sequence[Failure]]:
+    """Fine-tune what the table needs and has not got, and collect everything it shows."""
+    request = make_request(options, table, rows, out)
+    cache, planned = Cache(out), plan(request)
+    failures = run_missing(planned, cache, options.workers) if table.trains else []
+    document = study_document(request, planned, cache, failures, options.command)
+    if not table.trains:
+        methods = [row.method for row in rows]
+        sites = len(document["settings"]["data"]["sites"])
+        document["communication"] = communication_figures(methods, rows[0].preset, sites, cache)
+        document["missing"] = 0  # this table only shows what others have run
+    return document, failures
+
+
+def run_missing(planned: Sequence[Planned], cache: Cache, workers: int) -> list[Failure]:
+    cells = [one.cell for one in planned]
+    missing = sum(cache.get(cell.key) is None for cell in cells)
+    print(f"{len(cells)} fine-tunings, {len(cells) - missing} already there", flush=True)
+    return Scheduler(cache, workers).run(cells) if missing else []
+
+
+def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: Path) -> Request:
+    data, target = datasets(options, table, out)
+    baseline = options.baseline
+    if baseline is None:
+        keys = [row.key for row in rows]
+        baseline = RANDOM if RANDOM in keys else keys[0]
+    return Request(
+        table=table,
+        rows=tuple(rows),
+        labels=options.labels,
+        folds=options.folds,
+        seeds=options.seeds,
+        pretrain_seeds=options.pretrain_seeds,
+        readings=options.readings,
+        data=data,
+        target=target,
+        baseline=baseline,
+    )
+
+
+def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Dataset]:
+    """Where is pre-trained and where fine-tuned: the same images, except in the transfer table."""
+    if options.data is None and options.splits is not None:
+        raise FCLSegError("--splits belongs to a data folder: give --data as well")
+    if options.data is not None:
+        data = open_dataset(options.data, out, sites=options.sites, splits=options.splits)
+    else:
+        data = phantom_dataset("acdc", out, sites=options.sites, patients=options.patients)
+    if table.name != "transfer":
+        return data, data
+    if options.transfer_data is not None:
+        return data, open_dataset(options.transfer_data, out, sites=1)
+    if options.data is not None:
+        raise FCLSegError("the transfer table fine-tunes on a second data set: give its folder as --transfer-data")
+    return data, phantom_dataset("hvsmr", out, sites=1, patients=options.patients, seed=1)
+
+
+def show(document: dict[str, Any], failures: Sequence[Failure]) -> None:
+    """The figures on the terminal; what failed goes to the error stream."""
+    if not document["entries"]:
+        print(markdown(document))
+    for reading in document["readings"]:
+        if any(entry["reading"] == reading for entry in document["entries"]):
+            print(f"\nDice, {reading}\n\n{dice_table(document, reading)}\n\n{comparison_table(document, reading)}\n")
+    for failure in failures[:10]:
+        print(f"failed: {failure.cell.describe()}: {failure.reason}", file=sys.stderr)
+    if failures:
+        print(f"{len(failures)} cells failed; the same command tries them again", file=sys.stderr)
