@@ -26,16 +26,20 @@ class LossHistory:
         self._bar: tqdm | None = None
 
     def attach(self, engine: Engine) -> None:
-        engine.add_event_handler(Events.STARTED, self._start)
+        engine.add_event_handler(Events.EPOCH_STARTED, self._show)
         engine.add_event_handler(Events.ITERATION_COMPLETED, self._add)
         engine.add_event_handler(Events.EPOCH_COMPLETED, self._close_epoch)
-        engine.add_event_handler(Events.COMPLETED, lambda: self._bar.close())
+        engine.add_event_handler(Events.COMPLETED, self._close)
 
-    def _start(self, engine: Engine) -> None:
-        self._bar = tqdm(
-            total=engine.state.max_epochs, initial=engine.state.epoch, desc="training", unit="epoch",
-            disable=not self.progress, mininterval=1.0,
-        )  # fmt: skip
+    def _show(self, engine: Engine) -> None:
+        """Not at the very start, because only the first epoch's number says whether the training was resumed."""
+        if self._bar is None:
+            done, total = engine.state.epoch - 1, engine.state.max_epochs
+            self._bar = tqdm(desc="training", unit="epoch", initial=done, total=total, disable=not self.progress)
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
 
     def _add(self, engine: Engine) -> None:
         self._sum = self._sum + engine.state.output["loss"].detach()
@@ -70,7 +74,10 @@ class FrozenEncoder:
 
 
 class ResumePoint:
-    """Write the state of a training every so often, and continue from it when the same training is started again."""
+    """Write the state of a training every so often, and continue from it when the same training is started again.
+
+    The last of the handlers, so that what it writes includes what the others did at the end of the epoch.
+    """
 
     def __init__(
         self,

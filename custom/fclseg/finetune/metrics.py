@@ -5,6 +5,8 @@ it the overlap is 0 and the surface distance is not defined; it is set to the di
 distance there could be, so that a missed structure never improves an average.
 """
 
+import warnings
+
 import numpy as np
 import torch
 from monai.metrics import compute_dice, compute_hausdorff_distance
@@ -28,7 +30,7 @@ def volume_hd95(
     prediction: np.ndarray, truth: np.ndarray, classes: int, spacing: tuple[float, float, float]
 ) -> np.ndarray:
     """HD95 in mm [classes - 1]; ``spacing`` is (in-plane row, in-plane column, slice distance)."""
-    row, column, between = spacing
+    row, column, between = (float(step) for step in spacing)
     steps = (between, row, column)
     diagonal = float(np.linalg.norm(np.multiply(steps, truth.shape)))
     distances = np.zeros(classes - 1)
@@ -38,6 +40,8 @@ def volume_hd95(
             distances[structure - 1] = diagonal
         elif mine.any():
             pair = (torch.from_numpy(mask[None, None].astype(np.uint8)) for mask in (mine, theirs))
-            result = compute_hausdorff_distance(*pair, include_background=True, percentile=95, spacing=list(steps))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # MONAI 1.6 warns about its own call
+                result = compute_hausdorff_distance(*pair, include_background=True, percentile=95, spacing=list(steps))
             distances[structure - 1] = float(result)
     return distances

@@ -45,14 +45,12 @@ def ejection_fractions(measurements: Sequence[Measurement]) -> dict[str, float]:
     phases = {measurement.phase: measurement for measurement in measurements}
     if not {"ED", "ES"} <= set(phases):
         return {}
-    fractions = {}
-    for name in VENTRICLES:
-        end_diastole, end_systole = (phases[phase].ml.get(name, 0.0) for phase in ("ED", "ES"))
-        if end_diastole > 0:
-            fractions[name] = 100 * (end_diastole - end_systole) / end_diastole
-            if end_systole > end_diastole:
-                phases["ES"].remarks.append(f"{name} is larger at ES than at ED: check phases and outlines")
-    return fractions
+    end_diastole, end_systole = phases["ED"].ml, phases["ES"].ml
+    return {
+        name: 100 * (end_diastole[name] - end_systole[name]) / end_diastole[name]
+        for name in VENTRICLES
+        if end_diastole.get(name, 0) > 0
+    }
 
 
 def by_patient(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
@@ -67,6 +65,7 @@ def table_rows(measurements: Sequence[Measurement]) -> list[dict]:
     rows = []
     for patient, volumes in by_patient(measurements).items():
         fractions = ejection_fractions(volumes)
+        growing = [f"{name} is larger at ES than at ED: check phases" for name, value in fractions.items() if value < 0]
         for volume in volumes:
             row = {"patient": patient, "phase": volume.phase, "image": volume.image}
             row |= {f"{name}_ml": round(value, 2) for name, value in volume.ml.items()}
@@ -74,7 +73,7 @@ def table_rows(measurements: Sequence[Measurement]) -> list[dict]:
                 row["MYO_g"] = round(volume.mass_g, 2)
             if any(name in volume.ml for name in VENTRICLES):
                 row |= {f"{name}_EF_percent": _rounded(fractions.get(name)) for name in VENTRICLES}
-            rows.append(row | {"remarks": "; ".join(volume.remarks), "notice": NOTICE})
+            rows.append(row | {"remarks": "; ".join(volume.remarks + growing), "notice": NOTICE})
     return rows
 
 

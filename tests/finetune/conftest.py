@@ -1,0 +1,19 @@
+"""A small phantom data set, written once, and slices that are cached beside it."""
+
+import pytest
+from fclseg.data.phantom import write_phantom
+
+
+@pytest.fixture(scope="session")
+def phantom(tmp_path_factory):
+    """Four patients in the ACDC layout."""
+    folder = tmp_path_factory.mktemp("phantom") / "acdc"
+    write_phantom(folder, "acdc", patients=4, seed=3, frames=2)
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FCLSEG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield

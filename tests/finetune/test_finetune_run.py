@@ -1,0 +1,132 @@
+"""Fine-tuning through the bundle's train config, in this process."""
+
+import pytest
+import torch
+from fclseg.errors import DataError, FCLSegError
+from fclseg.finetune.handlers import CHECKPOINT
+from fclseg.finetune.model_file import MODEL, load_model
+from fclseg.finetune.run import FinetuneSpec, finetune, training_config
+from fclseg.networks.loading import read_tensors, save_encoder
+from fclseg.networks.unet import Encoder
+from fclseg.presets import get_preset
+from ignite.engine import Events
+
+EPOCHS = 4
+
+
+def spec_of(phantom, **changes):
+    changes = {"preset": "demo", "overrides": {"epochs": EPOCHS}, **changes}
+    return FinetuneSpec(phantom, ("patient001", "patient002"), ("patient003", "patient004"), **changes)
+
+
+@pytest.fixture(scope="module")
+def encoder_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("encoder") / "encoder.safetensors"
+    torch.manual_seed(11)
+    encoder = Encoder(get_preset("demo").channels)
+    encoder(torch.rand(4, 1, 48, 48))  # gives its BatchNorm statistics, as pre-training would
+    save_encoder(path, encoder, {"preset": "demo"})
+    return path
+
+
+def test_result_and_files(phantom, tmp_path):
+    result = finetune(spec_of(phantom, hd95=True), tmp_path / "out")
+    assert list(result.dice) == ["RV", "MYO", "LV"] == list(result.hd95)
+    assert result.mean_dice == pytest.approx(sum(result.dice.values()) / 3)
+    assert all(0 <= value <= 1 for value in result.dice.values())
+    assert {row["patient"] for row in result.patients} == {"patient003", "patient004"}
+    assert [row["phase"] for row in result.patients] == ["ED", "ES"] * 2
+    assert len(result.losses) == EPOCHS and result.losses[-1] < result.losses[0] and result.seconds > 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {MODEL, "training.json", "evaluation.csv", "evaluation.json"}
+
+
+def test_same_seed_same_result_and_nothing_written(phantom, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first, second, other = (finetune(spec_of(phantom, seed=seed)) for seed in (1, 1, 2))
+    assert first.losses == second.losses and first.patients == second.patients
+    assert first.losses != other.losses
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_encoder_weights_arrive_and_stay_when_frozen(phantom, tmp_path, encoder_file):
+    spec = spec_of(phantom, pretrained_encoder=encoder_file, freeze_encoder=True)
+    result = finetune(spec, tmp_path)
+    trained, _ = read_tensors(tmp_path / MODEL)
+    for name, tensor in read_tensors(encoder_file)[0].items():
+        assert torch.equal(trained[name], tensor), f"{name} of the frozen encoder changed"
+    assert result.losses[-1] < result.losses[0], "the decoder learns on frozen features"
+
+
+def test_full_fine_tuning_starts_at_the_encoder_and_moves_it(phantom, encoder_file):
+    parser = training_config(spec_of(phantom, pretrained_encoder=encoder_file), None, False)
+    network = parser.get_parsed_content("network")
+    pretrained = read_tensors(encoder_file)[0]
+    assert all(torch.equal(network.state_dict()[name], tensor) for name, tensor in pretrained.items())
+    parser.get_parsed_content("train#trainer").run()
+    moved = [name for name, tensor in pretrained.items() if not torch.equal(network.state_dict()[name], tensor)]
+    assert len(moved) == len(pretrained)
+
+
+def test_warm_up_holds_the_encoder_only_at_first(phantom, encoder_file):
+    spec = spec_of(phantom, pretrained_encoder=encoder_file, overrides={"epochs": 3, "frozen_epochs": 2})
+    parser = training_config(spec, None, False)
+    trainer, network = (parser.get_parsed_content(name) for name in ("train#trainer", "network"))
+    seen = []
+    weight = network.encoder.stem.conv_0.conv.weight
+    trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: seen.append(weight.detach().clone()))
+    trainer.run()
+    assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[1], seen[2])
+
+
+def test_interrupted_and_resumed_equals_never_interrupted(phantom, tmp_path):
+    every_epoch = {"epochs": EPOCHS, "train#handlers#3#every_seconds": 0.0}
+    spec = spec_of(phantom, overrides=every_epoch)
+    whole = finetune(spec, tmp_path / "whole")
+
+    trainer = training_config(spec, tmp_path / "cut", False).get_parsed_content("train#trainer")
+
+    def pull_the_plug():
+        raise KeyboardInterrupt
+
+    trainer.add_event_handler(Events.EPOCH_STARTED(once=3), pull_the_plug)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run()
+    assert (tmp_path / "cut" / CHECKPOINT).exists() and not (tmp_path / "cut" / MODEL).exists()
+
+    with pytest.raises(FCLSegError, match=r"another 'seed'.*choose another output_dir"):
+        finetune(spec_of(phantom, seed=9, overrides=every_epoch), tmp_path / "cut")
+    resumed = finetune(spec, tmp_path / "cut")
+    assert resumed.losses == whole.losses and resumed.patients == whole.patients
+    ours, theirs = (read_tensors(tmp_path / name / MODEL)[0] for name in ("cut", "whole"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert not (tmp_path / "cut" / CHECKPOINT).exists()
+
+
+def test_model_file_describes_itself_and_names_no_patient(phantom, tmp_path, encoder_file):
+    finetune(spec_of(phantom, overrides={"epochs": 1}), tmp_path)
+    model = load_model(str(tmp_path / MODEL), "acdc")
+    assert model.structures == ("RV", "MYO", "LV") and model.preset == "demo" and model.image_size == 48
+    assert model.spacing == get_preset("demo").spacing("acdc")
+    assert b"patient" not in (tmp_path / MODEL).read_bytes()
+    with pytest.raises(FCLSegError, match="use the bundle for that data set"):
+        load_model(str(tmp_path / MODEL), "hvsmr")
+    with pytest.raises(FCLSegError, match=r"pre-trained encoder and was never fine-tuned.*monai\.bundle run"):
+        load_model(str(encoder_file), "acdc")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"train_patients": ("patient099",)}, "patient099"),
+        ({"train_patients": ("patient003",)}, "training and the validation set"),
+        ({"dataset_dir": "/nowhere"}, "/nowhere"),
+        ({"layout": "hvsmr"}, "acdc layout"),
+        ({"preset": "huge"}, "no preset 'huge'"),
+        ({"pretrained_encoder": "/nowhere/encoder.safetensors"}, "no weights file"),
+    ],
+)
+def test_bad_input_is_the_sentence_itself_not_monais_wrapping(phantom, changes, sentence):
+    fields = {"dataset_dir": phantom, "train_patients": ("patient001",), "validation_patients": ("patient003",)}
+    with pytest.raises((DataError, FCLSegError), match=sentence):
+        finetune(FinetuneSpec(**{**fields, "preset": "demo", **changes}))
