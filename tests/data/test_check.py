@@ -31,6 +31,13 @@ def test_each_frame_of_a_cycle_is_read_and_a_broken_file_is_one_problem(tmp_path
     assert str(path) in problem and "truncated" in problem
 
 
+def test_a_problem_that_two_checks_see_is_listed_once(tmp_path, add_patient):
+    path = add_patient(tmp_path, "patient001") / "patient001_frame01_gt.nii.gz"
+    path.write_text("not gzip")
+    (problem,) = check_folder(tmp_path).problems
+    assert f"{path}: is not a gzip file" in problem
+
+
 def test_one_patient_under_two_names(tmp_path, add_patient):
     folder = add_patient(tmp_path, "patient001")
     copy = tmp_path / "patient002"

@@ -1,5 +1,6 @@
 """The slice store: what is in it, when it is built, and that it survives damage, kills and crowds."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -100,6 +101,8 @@ def test_any_change_of_source_or_parameter_is_another_store(data, tmp_path, save
         return open_store(read_folder(data), cache=tmp_path / "cache", **{**SIZE, **changes}).folder
 
     first = folder()
+    with contextlib.chdir(data.parent):
+        assert open_store(read_folder(data.name), cache=tmp_path / "cache", **SIZE).folder == first
     assert folder(image_size=18) != first and folder(spacing=2.5) != first and folder() == first
     label = data / "patient001" / "patient001_frame01_gt.nii.gz"
     times = label.stat()

@@ -58,6 +58,12 @@ def test_acdc_in_nested_and_site_folders(tmp_path, add_patient):
     }
 
 
+def test_links_that_lead_back_up_end(tmp_path, add_patient):
+    folder = add_patient(tmp_path, "patient001")
+    (folder / "up").symlink_to(tmp_path)
+    assert len(read_folder(tmp_path)) == 2
+
+
 def test_hidden_files_of_the_operating_system_are_ignored(tmp_path, add_patient):
     folder = add_patient(tmp_path, "patient001")
     (folder / "._patient001_frame01.nii.gz").write_text("resource fork")
@@ -119,6 +125,10 @@ FAULTS = {
     "no Info.cfg": (lambda f, save: remove(f, "Info.cfg"), r"Info\.cfg: is missing"),
     "Info.cfg without ES": (lambda f, save: (f / "Info.cfg").write_text("ED: 1\n"), r"Info\.cfg: has no line 'ES"),
     "Info.cfg is binary": (lambda f, save: (f / "Info.cfg").write_bytes(b"\xff\xfe\x00"), r"Info\.cfg: cannot be read"),
+    "one frame for both phases": (
+        lambda f, save: (f / "Info.cfg").write_text("ED: 1\nES: 1\n"),
+        r"Info\.cfg: names frame 1 as ED and as ES",
+    ),
     "phase without image": (
         lambda f, save: (f / "Info.cfg").write_text("ED: 1\nES: 9\n"),
         r"Info\.cfg: names frame 9 as ES",

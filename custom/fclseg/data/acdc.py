@@ -82,8 +82,8 @@ def _read_phases(scan: Scan, path: Path) -> dict[int, str]:
     entries = dict(tuple(part.strip() for part in line.split(":", 1)) for line in lines if ":" in line)
     phases: dict[int, str] = {}
     for phase in ("ED", "ES"):
-        if entries.get(phase, "").isdecimal():
-            phases[int(entries[phase])] = phase
-        else:
+        if not entries.get(phase, "").isdecimal():
             scan.problem(path, f"has no line '{phase}: <frame number>'; add it")
+        elif phases.setdefault(int(entries[phase]), phase) != phase:
+            scan.problem(path, f"names frame {entries[phase]} as ED and as ES; correct one")
     return phases

@@ -53,7 +53,7 @@ def check_folder(root: Path | str, layout: str = "auto", splits: Path | None = N
         check.read(volumes)
     if splits is not None:
         _check_splits(splits, {volume.patient for volume in scan.volumes}, scan.problems)
-    return FolderReport(scan.layout, _summarise(scan.volumes, check.grids), scan.problems)
+    return FolderReport(scan.layout, _summarise(scan.volumes, check.grids), list(dict.fromkeys(scan.problems)))
 
 
 class _VoxelCheck:

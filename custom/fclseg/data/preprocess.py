@@ -17,7 +17,9 @@ def grey_range(voxels: np.ndarray, volume: Volume) -> tuple[float, float]:
         raise DataError(f"{_where(volume)}: the image holds NaN or infinite values; export it again")
     low, high = np.percentile(voxels, PERCENTILES)
     if low == high:
-        raise DataError(f"{_where(volume)}: the image is constant, it shows nothing; export it again or remove it")
+        raise DataError(
+            f"{_where(volume)}: the image is constant (percentiles 1 and 99 are equal); export it again or remove it"
+        )
     return float(low), float(high)
 
 

@@ -99,7 +99,12 @@ def walk(root: Path, problems: list[str]) -> dict[Path, list[Path]]:
         problems.append(f"{error.filename}: the folder cannot be read ({error.strerror}); change its permissions")
 
     tree: dict[Path, list[Path]] = {}
+    visited: set[str] = set()
     for folder, folders, names in os.walk(root, onerror=unreadable, followlinks=True):
+        if os.path.realpath(folder) in visited:  # a link that leads back up would never end
+            folders.clear()
+            continue
+        visited.add(os.path.realpath(folder))
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         names = sorted(name for name in names if not name.startswith("."))
         if not folders and not names and Path(folder) != root:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fclseg.data.records import Volume
@@ -27,12 +28,13 @@ def store_key(volumes: Sequence[Volume], image_size: int, spacing: float) -> str
     """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((FORMAT, image_size, float(spacing))).encode())
-    for volume in volumes:
-        digest.update(repr(volume).encode())
-    for path in sorted({path for volume in volumes for path in (volume.image, volume.label) if path}):
+    real = {path: path.resolve() for volume in volumes for path in (volume.image, volume.label) if path}
+    for volume in volumes:  # by real paths, so that it does not matter from where the data folder was named
+        digest.update(repr(replace(volume, image=real[volume.image], label=real.get(volume.label))).encode())
+    for path in sorted(set(real.values())):
         try:
             status = path.stat()
-            digest.update(repr((str(path.resolve()), status.st_size, status.st_mtime_ns)).encode())
+            digest.update(repr((status.st_size, status.st_mtime_ns)).encode())
             with open(path, "rb") as file:
                 digest.update(file.read(_BLOCK))
                 file.seek(max(0, status.st_size - _BLOCK))

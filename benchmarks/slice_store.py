@@ -1,0 +1,66 @@
+"""What the slice store buys: prints one line.
+
+    python benchmarks/slice_store.py [--preset small] [--patients 10] [--data DIR]
+
+Times the build of a store, opening it again, and reading random batches from it, on phantom data or on your own folder.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from fclseg.data.phantom import write_phantom
+from fclseg.data.preprocess import Preprocessor
+from fclseg.data.sampler import SliceSampler
+from fclseg.data.slices import open_store
+from fclseg.data.volumes import read_folder
+from fclseg.presets import get_preset
+from fclseg.randomness import generator
+
+SECONDS = 3.0
+"""How long to read batches."""
+
+
+def timed(function, *arguments, **options):
+    started = time.perf_counter()
+    result = function(*arguments, **options)
+    return result, time.perf_counter() - started
+
+
+def reading_rate(sampler: SliceSampler) -> float:
+    """Slices a second, in shuffled epochs as training reads them."""
+    slices, epoch, started = 0, 0, time.perf_counter()
+    while time.perf_counter() - started < SECONDS:
+        slices += sum(len(batch.images) for batch in sampler.epoch(generator(0, epoch)))
+        epoch += 1
+    return slices / (time.perf_counter() - started)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--preset", default="small")
+    parser.add_argument("--patients", type=int, default=10, help="of the phantom (default 10)")
+    parser.add_argument("--data", type=Path, help="a data folder instead of the phantom")
+    arguments = parser.parse_args()
+    preset = get_preset(arguments.preset)
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.data is None:
+            write_phantom(Path(folder) / "data", patients=arguments.patients)
+        volumes = read_folder(arguments.data or Path(folder) / "data")
+        spacing = preset.spacing(volumes[0].layout)
+        Preprocessor(preset.image_size, spacing)  # so that importing MONAI does not count as building
+        size = {"image_size": preset.image_size, "spacing": spacing, "cache": Path(folder) / "cache", "progress": False}
+        store, build = timed(open_store, volumes, **size)
+        _, reopen = timed(open_store, volumes, **size)
+        rate = reading_rate(SliceSampler(store, store.select(), preset.batch_size))
+        megabytes = sum(path.stat().st_size for path in store.folder.iterdir()) / 1e6
+    print(
+        f"slice store, {preset.name}: {len(volumes)} volumes, {len(store)} slices, {megabytes:.1f} MB; built in "
+        f"{build:.2f} s, opened again in {1000 * reopen:.1f} ms ({build / reopen:.0f} times faster); "
+        f"{rate:,.0f} slices/s in random batches of {preset.batch_size}"
+    )
+
+
+if __name__ == "__main__":
+    main()
