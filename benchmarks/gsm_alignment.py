@@ -1,0 +1,122 @@
+"""Does global structural matching unify the feature space of the sites? One line per row of FCL's ablation.
+
+    python benchmarks/gsm_alignment.py [--data FOLDER] [--jobs fcl_fe_ns fcl] [--rounds 10] [--epochs 1]
+
+After the last round of local training, before any averaging, every site's bank holds features of its own images by its
+own network. ``across`` is the mean distance between two sites' mean features of the same partition, ``between`` that
+between two partitions of one site; a unified space has a small ratio. Without ``--data`` a phantom with one scanner
+per site is used. The sites run one after the other in this process.
+"""
+
+import argparse
+import tempfile
+from itertools import combinations
+from pathlib import Path
+
+import torch
+from fclseg.data.phantom import phantom_sites, write_phantom
+from fclseg.data.sampler import SliceSampler
+from fclseg.data.sites import Splits
+from fclseg.data.slices import SliceStore, open_store
+from fclseg.data.volumes import read_folder
+from fclseg.federation.averaging import WeightedMean
+from fclseg.federation.exchange import MEAN, Row, get_row
+from fclseg.federation.states import to_arrays, to_tensors
+from fclseg.methods.fcl import FCL
+from fclseg.methods.registry import build_method
+from fclseg.methods.training import cosine_lr, make_optimizer, train_round
+from fclseg.presets import PARTITIONS, Preset, get_preset
+
+
+def federated(
+    row: Row, preset: Preset, store: SliceStore, sites: dict[str, list[str]]
+) -> tuple[list[FCL], list[float]]:
+    """Run the row's exchange plan over all rounds; the sites' methods as local training left them, and the losses."""
+    methods = {site: build_method(row, preset, seed=0) for site in sites}
+    samplers = {
+        site: SliceSampler(store, store.select(patients), preset.batch_size, partners=methods[site].wants_partners)
+        for site, patients in sites.items()
+    }
+    optimizers = {site: make_optimizer(method, preset) for site, method in methods.items()}
+    losses = []
+    for number in range(preset.rounds):
+        if number:
+            exchange(row, methods, samplers)
+        lr = cosine_lr(preset.lr_moco, number, preset.rounds)
+        results = [
+            train_round(
+                methods[site],
+                samplers[site],
+                optimizers[site],
+                lr=lr,
+                epochs=preset.local_epochs,
+                seed=0,
+                site=site,
+                round_number=number,
+            )
+            for site in sites
+        ]
+        losses.append(sum(result.loss for result in results) / len(results))
+    return list(methods.values()), losses
+
+
+def exchange(row: Row, methods: dict[str, FCL], samplers: dict[str, SliceSampler]) -> None:
+    """What server and sites do between two rounds."""
+    for flow in row.flows:
+        sent = {site: method.send(flow.component) for site, method in methods.items()}
+        if flow.combine == MEAN:
+            mean = WeightedMean(flow.component)
+            for site, state in sent.items():
+                mean.add(to_arrays(state), len(samplers[site]), site)
+            for method in methods.values():
+                method.receive({flow.component: to_tensors(mean.result())})
+            continue
+        for site, method in methods.items():
+            method.receive_others(flow.component, {other: state for other, state in sent.items() if other != site})
+
+
+def alignment(methods: list[FCL]) -> tuple[float, float]:
+    """Mean distance of same-partition centroids across sites, and of different partitions' centroids within a site."""
+    centroids = []
+    for method in methods:
+        features, partitions = method.bank.entries()
+        centroids.append(torch.stack([features[partitions == s].mean(dim=0) for s in range(PARTITIONS)]))
+    across = [(a - b).norm(dim=1).mean() for a, b in combinations(centroids, 2)]
+    between = [(one[s] - one[t]).norm() for one in centroids for s, t in combinations(range(PARTITIONS), 2)]
+    return float(torch.stack(across).mean()), float(torch.stack(between).mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="data folder (default: a phantom of 3 patients a site)")
+    parser.add_argument("--jobs", nargs="+", default=["fcl_fe_ns", "fcl"])
+    parser.add_argument("--preset", default="small")
+    parser.add_argument("--sites", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    preset = get_preset(options.preset, rounds=options.rounds, local_epochs=options.epochs)
+    with tempfile.TemporaryDirectory() as folder:
+        sites = None
+        if options.data is None:
+            options.data, patients = Path(folder) / "phantom", 3 * options.sites
+            write_phantom(options.data, patients=patients, sites=options.sites)
+            sites = phantom_sites(patients, options.sites)
+        volumes = read_folder(options.data)
+        spacing = preset.spacing(volumes[0].layout)
+        store = open_store(volumes, image_size=preset.image_size, spacing=spacing, cache=folder)
+        sites = sites or Splits.make(store.patients, options.sites).sites
+        for job in options.jobs:
+            methods, losses = federated(get_row(job), preset, store, sites)
+            across, between = alignment(methods)
+            curve = " ".join(f"{loss:.2f}" for loss in losses)
+            print(
+                f"{job}: across {across:.3f} between {between:.3f} ratio {across / between:.3f}; loss {curve}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
