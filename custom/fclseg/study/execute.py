@@ -5,6 +5,7 @@ import io
 import time
 import warnings
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import numpy as np
 from fclseg.data.sites import Splits
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
-from fclseg.finetune.run import FinetuneSpec, finetune
+from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FROZEN, Cell, Finetuning, Pretraining
+from fclseg.study.federated import finetune_federated
 from fclseg.study.pretraining import encoder_of, run_pretraining
 
 
@@ -25,10 +27,29 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         return run_pretraining(cell, cache)
     splits = Splits.load(cell.data.splits)
     chosen = draw(cell.protocol, splits, cell.site, cell.fold, cell.labels, cell.seed)
-    return run_finetuning(cell, cache, splits, chosen)
+    encoder = encoder_of(cell, cache, splits)
+    if cell.protocol == "federated":
+        evaluator, losses = finetune_federated(cell, cache, encoder)
+        evaluation = evaluator.run()
+        dice, hd95, volumes = evaluation.dice, evaluation.hd95, evaluation.rows
+    else:
+        result = finetune_here(cell, encoder, chosen)
+        evaluator, losses = result.evaluator, result.losses
+        dice, hd95, volumes = result.dice, result.hd95, result.patients
+    if shows_picture(cell, splits):
+        save_picture(cache.attachment(cell.key, ".npz"), evaluator, chosen.validation)
+    return {
+        "dice": fmean(dice.values()),
+        "structures": dice,
+        "hd95": hd95,
+        "volumes": volumes,
+        "annotated": list(chosen.patients),
+        "losses": [round(loss, 5) for loss in losses],
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
 
 
-def run_finetuning(cell: Finetuning, cache: Cache, splits: Splits, chosen: Draw) -> dict[str, Any]:
+def finetune_here(cell: Finetuning, encoder: Path | None, chosen: Draw) -> FinetuneResult:
     """Fine-tune in one place with the bundle's own training, and score the held-out patients of every site."""
     spec = FinetuneSpec(
         dataset_dir=cell.data.root,
@@ -36,26 +57,14 @@ def run_finetuning(cell: Finetuning, cache: Cache, splits: Splits, chosen: Draw)
         validation_patients=chosen.validation,
         layout=cell.data.layout,
         preset=cell.preset.name,
-        pretrained_encoder=encoder_of(cell, cache, splits),
+        pretrained_encoder=encoder,
         freeze_encoder=cell.reading == FROZEN,
         seed=cell.seed,
         hd95=True,
         overrides={"settings": cell.preset},
     )
     with contextlib.redirect_stdout(io.StringIO()):  # several workers at once have nothing to say to one terminal
-        result = finetune(spec)
-    if shows_picture(cell, splits):
-        save_picture(cache.attachment(cell.key, ".npz"), result.evaluator, chosen.validation)
-    return {
-        "dice": result.mean_dice,
-        "structures": result.dice,
-        "hd95": result.hd95,
-        "volumes": result.patients,
-        "annotated": list(chosen.patients),
-        "losses": [round(loss, 5) for loss in result.losses],
-        "training_seconds": round(result.seconds, 3),
-        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }
+        return finetune(spec)
 
 
 def shows_picture(cell: Finetuning, splits: Splits) -> bool:

@@ -1,17 +1,82 @@
-"""Federated runs of a study: pre-training and federated fine-tuning are jobs of the same NVFlare frame."""
+"""Federated runs of a study: pre-training and federated fine-tuning are jobs of the same NVFlare frame.
 
-import json
+They go the way of ``fclseg pretrain``: a job from the exchange plan, NVFlare's simulator with one process per site, and
+a run folder from which an interrupted run continues.
+"""
+
+import shutil
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fclseg.presets import Preset
-from fclseg.study.cells import Dataset
+from fclseg.data.sites import Splits
+from fclseg.data.volumes import LABELS
+from fclseg.federation.exchange import get_row
+from fclseg.federation.states import to_tensors
+from fclseg.finetune.dataset import open_dataset
+from fclseg.finetune.evaluation import VolumeEvaluator
+from fclseg.flare.jobs import write_job
+from fclseg.flare.launch import simulate
+from fclseg.flare.model import GlobalModel
+from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.settings import RunSettings
+from fclseg.methods.registry import build_method
+from fclseg.presets import Preset, get_preset
+from fclseg.study.cache import Cache
+from fclseg.study.cells import FROZEN, Dataset, Finetuning
+
+JOB = "finetune_federated"
+PICKUP_SECONDS = 180
+"""Every site has its own process, so one that does not fetch its task for that long has died."""
 
 
-def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int) -> None:
-    raise NotImplementedError
+def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **more: Any) -> RunSettings:
+    """Run a job over the sites of the data's split, or continue it; the run folder is ``folder``."""
+    standard = get_preset(preset.name)
+    changes = {
+        field.name: getattr(preset, field.name)
+        for field in fields(Preset)
+        if getattr(preset, field.name) != getattr(standard, field.name)
+    }
+    values = {"job": job, "preset": preset.name, "changes": changes, "seed": seed, "run": folder.name}
+    settings = RunSettings.read({**values, "pickup_timeout": PICKUP_SECONDS, **more}, environment={})
+    write_job(folder / "job" / job, settings.row, settings.to_dict())
+    places = {"FCLSEG_RUNS": folder.parent, "FCLSEG_DATA": data.root, "FCLSEG_SPLITS": data.splits}
+    environment = {name: str(path) for name, path in places.items()}
+    simulate(folder / "job" / job, folder, len(Splits.load(data.splits).sites), environment=environment)
+    return settings
 
 
-def read_rounds(folder: Path) -> list[dict[str, Any]]:
-    """What the run wrote about its rounds."""
-    return [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+def finetuning_preset(preset: Preset, reading: str) -> Preset:
+    """The preset's fine-tuning settings where a federated run looks for its own: a round is an epoch, and AdamW without
+    weight decay is the paper's Adam."""
+    return get_preset(
+        preset.name,
+        **{field.name: getattr(preset, field.name) for field in fields(Preset) if field.name != "name"}
+        | {
+            "rounds": preset.finetune_epochs,
+            "local_epochs": 1,
+            "batch_size": preset.finetune_batch,
+            "optimizer": "adamw",
+            "weight_decay": 0.0,
+            "frozen_epochs": preset.finetune_epochs if reading == FROZEN else preset.frozen_epochs,
+        },
+    )
+
+
+def finetune_federated(cell: Finetuning, cache: Cache, encoder: Path | None) -> tuple[VolumeEvaluator, list[float]]:
+    """Fine-tune over all sites; the evaluator holds the final global network, the losses are those of the rounds."""
+    folder = cache.root / "federated" / cell.key
+    preset = finetuning_preset(cell.preset, cell.reading)
+    more = {"fold": cell.fold, "annotated": cell.labels, "encoder": encoder and str(encoder)}
+    settings = run_job(JOB, folder, cell.data, preset, cell.seed, **more)
+    run = RunFolder(folder)
+    method = build_method(get_row(JOB), preset, settings.seed)
+    model = run.load(GlobalModel.initial(settings.row, method))
+    method.receive({"online": to_tensors(model.means["online"])})
+    losses = [one["loss"] for one in run.rounds()]
+    store = open_dataset(str(cell.data.root), cell.data.layout, cell.preset, progress=False)
+    structures = list(LABELS[cell.data.layout].values())
+    validation = Splits.load(cell.data.splits).validation(cell.fold)
+    shutil.rmtree(folder)  # the result is small, the sites' memories are not
+    return VolumeEvaluator(method.online, store, validation, structures), losses

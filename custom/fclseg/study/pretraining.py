@@ -8,12 +8,13 @@ from fclseg.data.sites import Splits
 from fclseg.data.slices import open_store
 from fclseg.data.volumes import read_folder
 from fclseg.federation.exchange import ROWS
+from fclseg.flare.run_folder import RunFolder
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import cosine_lr, make_optimizer, train_round
 from fclseg.networks.loading import save_encoder
 from fclseg.study.cache import Cache
 from fclseg.study.cells import Finetuning, Pretraining
-from fclseg.study.federated import read_rounds, run_job
+from fclseg.study.federated import run_job
 
 
 def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
     folder = cache.root / "pretraining" / cell.name
     if ROWS[cell.method].flows:
         run_job(cell.method, folder, cell.data, cell.preset, cell.seed)
-        rounds, encoders = read_rounds(folder), {"": "encoder.safetensors"}
+        rounds, encoders = RunFolder(folder).rounds(), {"": "encoder.safetensors"}
     else:
         rounds, encoders = train_alone(cell, folder)
     encoders = {site: str((folder / name).relative_to(cache.root)) for site, name in encoders.items()}

@@ -62,11 +62,16 @@ class Progress:
         if failed:
             parts.append(f"{failed} failed")
         if left:
-            about = f"about {duration(seconds)} left" if seconds else ""
-            not_yet = f"{len(unknown)} kinds not yet timed" if len(unknown) > 1 else f"{''.join(unknown)} not yet timed"
-            parts.append(", ".join(filter(None, (about, not_yet if unknown else ""))))
+            parts.append(self._time_left(seconds, unknown))
             parts.append("now: " + (now_running[0] if now_running else "-"))
         return " | ".join(parts)
+
+    @staticmethod
+    def _time_left(seconds: float, unknown: list[str]) -> str:
+        if not unknown:
+            return f"about {duration(seconds)} left"
+        not_yet = unknown[0] if len(unknown) == 1 else f"{len(unknown)} kinds of cells"
+        return (f"more than {duration(seconds)} left: " if seconds else "") + f"{not_yet} not yet timed"
 
     def close(self) -> None:
         if self.terminal:
