@@ -1,5 +1,132 @@
-"""Placeholder until its owner fills it in this hour."""
+"""``fclseg pretrain``: run a federated job on this machine, one process per site."""
+
+import argparse
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from fclseg.errors import DataError, FCLSegError
+
+PICKUP_SECONDS = 180
+"""All sites have their own process here, so one that does not fetch its task for that long has died."""
 
 
-def register(subparsers):
-    pass
+def register(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "pretrain",
+        help="pre-train an encoder over several sites in NVFlare's simulator",
+        description="Run a job in NVFlare's simulator with one process per site. The same command again continues a run "
+        "that was interrupted.",
+        epilog="example:\n  fclseg pretrain --job jobs/fclopt_dp --data data/acdc --sites 4 --preset small --rounds 30",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--job", type=Path, required=True, metavar="DIR", help="a folder below jobs/")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="images; without it a phantom is made and used")
+    parser.add_argument("--splits", type=Path, metavar="FILE", help="which patient is where (fclseg data split)")
+    parser.add_argument("--sites", type=int, default=2, metavar="K", help="number of sites (default 2)")
+    parser.add_argument("--preset", default="small", help="demo, small or paper (default small)")
+    parser.add_argument("--rounds", type=int, metavar="R", help="instead of the preset's")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides all randomness (default 0)")
+    parser.add_argument(
+        "--fraction", type=float, default=1.0, metavar="C", help="share of sites in a round (default 1)"
+    )
+    parser.add_argument("--fold", type=int, metavar="F", help="leave out the patients this fold holds out")
+    parser.add_argument("--name", help="name of the run folder (default <job>-<preset>)")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default runs)"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change one value of the preset"
+    )
+    parser.add_argument("--diagnostics", action="store_true", help="also measure what PTNU and DP predict")
+    parser.add_argument("--fresh", action="store_true", help="forget an earlier run of this name")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from fclseg.flare.launch import derive_job, read_job, simulate
+    from fclseg.flare.settings import RunSettings
+
+    _, given = read_job(arguments.job)
+    settings = RunSettings.read({**given, **_changes(arguments)}, environment={})
+    folder = arguments.runs.absolute() / settings.run
+    if arguments.fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    job = derive_job(arguments.job, folder / "job", settings.to_dict())
+    print(
+        f"{settings.row.title}, preset {settings.preset}, {arguments.sites} sites, {settings.rounds} rounds -> {folder}"
+    )
+    progress = Progress(folder, settings.rounds)
+    simulate(job, folder, arguments.sites, environment=_environment(arguments), progress=progress)
+    if not (folder / "encoder.safetensors").exists():
+        raise FCLSegError(f"the run ended without an encoder; NVFlare's messages are in {folder / 'simulator.log'}")
+    if not progress.shown:
+        print("the run was complete already; --fresh starts it over")
+    print(f"encoder: {folder / 'encoder.safetensors'}")
+    return 0
+
+
+def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The job settings that the command line decides."""
+    return {
+        "preset": arguments.preset,
+        "rounds": arguments.rounds,
+        "seed": arguments.seed,
+        "fraction": arguments.fraction,
+        "fold": arguments.fold,
+        "run": arguments.name or "",
+        "changes": dict(_assignment(text) for text in arguments.set),
+        "diagnostics": arguments.diagnostics,
+        "pickup_timeout": PICKUP_SECONDS,
+    }
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise FCLSegError(f"--set {text} is not KEY=VALUE, for example --set local_epochs=2")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _environment(arguments: argparse.Namespace) -> dict[str, str]:
+    """What the sites' processes are told; they are NVFlare's children, not ours."""
+    for path in (arguments.data, arguments.splits):
+        if path is not None and not path.exists():
+            raise DataError(f"{path} does not exist: give --data and --splits an existing path")
+    chosen = {"FCLSEG_RUNS": arguments.runs, "FCLSEG_DATA": arguments.data, "FCLSEG_SPLITS": arguments.splits}
+    return {name: str(path.absolute()) for name, path in chosen.items() if path is not None}
+
+
+class Progress:
+    """One line per finished round, read from the run folder."""
+
+    def __init__(self, folder: Path, rounds: int):
+        from fclseg.flare.run_folder import RunFolder, describe
+
+        self._describe = describe
+        self._folder, self._rounds = RunFolder(folder), rounds
+        self._first = self._next = len(self._folder.rounds())
+        self._started = time.monotonic()
+
+    @property
+    def shown(self) -> int:
+        return self._next - self._first
+
+    def __call__(self) -> None:
+        for record in self._folder.rounds()[self._next :]:
+            self._next += 1
+            pace = (time.monotonic() - self._started) / self.shown
+            print(
+                f"{self._describe(record, self._rounds)}  eta {_clock(pace * (self._rounds - self._next))}", flush=True
+            )
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"

@@ -8,7 +8,7 @@ from fclseg.randomness import generator
 
 
 class Attendance:
-    """A site that let a time-out pass is not asked again, so that it is paid for once; when it asks for work, it is back."""
+    """A site that let a time-out pass is not asked again, so that it costs once; when it asks for work, it is back."""
 
     def __init__(self, sites: list[str], fraction: float, seed: int):
         self.sites, self.fraction, self.seed = sorted(sites), fraction, seed

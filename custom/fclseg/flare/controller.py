@@ -33,7 +33,7 @@ class RoundController(Controller):
         super().__init__(task_check_period=POLL_SECONDS)
         self._place = Place("server", Path(workspace), job_id)
         self._settings = RunSettings.read(settings)
-        self._meter = Meter(job_id)
+        self._meter = Meter(self._place)
         self._attendance: Attendance | None = None
 
     @property
@@ -115,15 +115,25 @@ class RoundController(Controller):
         }
         for site, task in tasks.items():
             self.send(task, fl_ctx, targets=[site])
+        started, pickup = time.monotonic(), self._settings.pickup_timeout or timeout
         while any(task.completion_status is None for task in tasks.values()):
             if abort_signal.triggered:
                 raise FCLSegError(
                     "the run was stopped before it was complete: run the same command again to continue it"
                 )
+            if time.monotonic() - started > pickup:
+                for task in tasks.values():
+                    if task.completion_status is None and not task.client_tasks:
+                        self.cancel_task(task, TaskCompletionStatus.TIMEOUT, fl_ctx)
             time.sleep(POLL_SECONDS)
         for site, task in tasks.items():
             if task.completion_status != TaskCompletionStatus.OK:
-                failures[site] = f"{site} gave no answer to task {task_name} within {timeout} s"
+                what = (
+                    f"answer to task {task_name} within {timeout}"
+                    if task.client_tasks
+                    else f"sign of life for {pickup}"
+                )
+                failures[site] = f"{site} gave no {what} s"
                 self._attendance.fell_silent(site)
                 self.log_warning(fl_ctx, f"{failures[site]}; it is left out until it asks for work again")
         return failures

@@ -17,7 +17,7 @@ def send_curves(component: FLComponent, fl_ctx: FLContext, step: int, **values: 
 
 
 class RunCurves(TBAnalyticsReceiver):
-    """Writes to the run folder: NVFlare's own place is inside the simulator's workspace, which is wiped at each start."""
+    """Writes to the run folder: NVFlare's own place is in the simulator's workspace, which is wiped at each start."""
 
     def __init__(self, controller_id: str, events: list[str] | None = None):
         super().__init__(FOLDER, events)

@@ -1,8 +1,8 @@
 """Measuring what PTNU and DP predict. Off by default: a run that measures sends more, but trains exactly the same.
 
-With ``diagnostics`` each site also sends its target network three times: as it was before the round (``own``), as it was
-received or predicted (``given``), and as the round left it (``trained``). The server averages the last, which is the
-true global target of the next round, and compares.
+With ``diagnostics`` each site also sends its target network three times: as it was before the round (``own``), as it
+was received or predicted (``given``), and as the round left it (``trained``). The server averages the last, which is
+the true global target of the next round, and compares.
 """
 
 import math

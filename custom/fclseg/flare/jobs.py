@@ -18,8 +18,8 @@ CONTROLLER = "controller"
 PARTY = {"workspace": "{WORKSPACE}", "job_id": "{JOB_ID}"}
 SITE = {**PARTY, "site": "{SITE_NAME}"}
 CURVES = "analytix_log_stats"
-NO_CODE = """There is no code here, on purpose. NVFlare's simulator runs classes of an installed package (`fclseg`) only for
-jobs that have this folder. Jobs for real sites are made without it: see docs/operations.md.
+NO_CODE = """There is no code here, on purpose. NVFlare's simulator runs classes of an installed package (`fclseg`) only
+for jobs that have this folder. Jobs for real sites are made without it: see docs/operations.md.
 """
 
 

@@ -1,6 +1,9 @@
 """The one learner. It knows the exchange plan and the site's memory, but no method by name."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from nvflare.apis.fl_context import FLContext
@@ -11,7 +14,7 @@ from nvflare.app_common.abstract.learner_spec import Learner
 from fclseg.errors import FCLSegError
 from fclseg.federation.distance import distance
 from fclseg.federation.exchange import DISTANCE, NEVER
-from fclseg.federation.states import Arrays, to_arrays, to_tensors
+from fclseg.federation.states import Arrays, check_state, to_arrays, to_tensors
 from fclseg.flare import diagnostics
 from fclseg.flare.curves import send_curves
 from fclseg.flare.memory import SiteState
@@ -19,14 +22,9 @@ from fclseg.flare.messages import Message, check_message
 from fclseg.flare.settings import Place
 from fclseg.flare.site import Site
 from fclseg.flare.slots import training_slot
-from fclseg.methods.training import (
-    RoundResult,
-    cosine_lr,
-    load_optimizer_state,
-    make_optimizer,
-    optimizer_state,
-    train_round,
-)
+
+if TYPE_CHECKING:
+    from fclseg.methods.training import RoundResult
 
 
 class SiteLearner(Learner):
@@ -42,13 +40,16 @@ class SiteLearner(Learner):
         message = self._read(data)
         round_number, memory = message.round_number, self._site.memory
         with memory.held():
-            memory.keep_global(round_number, {name: to_tensors(part) for name, part in message.components.items()})
             own = to_arrays(self._site.component("target", round_number))
+            check_state(message.components["online"], own, "the server", "online")
+            memory.keep_global(round_number, {name: to_tensors(part) for name, part in message.components.items()})
         answer = distance(message.components["online"], own)
         return Message(distance=answer, meta={"round": round_number}).to_shareable()
 
     def train(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
         """One round: recall the site's state, receive, train, remember, send."""
+        from fclseg.methods.training import optimizer_state
+
         message = self._read(data)
         site, round_number = self._site, message.round_number
         with training_slot(self._place.threads), site.memory.held():
@@ -60,26 +61,27 @@ class SiteLearner(Learner):
             site.memory.save(SiteState(round_number, site.method.state_dict(), optimizer_state(optimizer)))
         send_curves(self, fl_ctx, round_number, loss=result.loss, feature_std=result.feature_std)
         answer = Message(self._outgoing(), meta={"round": round_number, "run": message.meta["run"], **vars(result)})
-        check_message(answer, self._like(answer.components), self._place.name)
+        self._check(answer, self._place.name)
         answer.components.update(before | diagnostics.after(site))
         return answer.to_shareable()
 
     def _read(self, data: Shareable) -> Message:
-        """The task's message, checked; the site's objects are built anew when the run changes."""
+        """The task's message; the site's objects are built anew when the run changes."""
         message = Message.from_shareable(data)
         site = Site.of(self._place, message)
         if self._site is None or (site.run_id, site.settings) != (self._site.run_id, self._site.settings):
             self._site = site
-        check_message(message, self._like([*message.components, *message.others]), "the server")
         return message
 
-    def _like(self, components) -> dict[str, Arrays]:
-        """What the named components look like in this run."""
-        known = {flow.component for flow in self._site.settings.row.flows}
-        return {name: to_arrays(self._site.method.send(name)) for name in components if name in known}
+    def _check(self, message: Message, sender: str) -> None:
+        """Refuse what is not of this run's components, shapes and kinds, or not finite."""
+        known = {flow.component for flow in self._site.settings.row.flows} - {DISTANCE}
+        check_message(message, {name: to_arrays(self._site.method.send(name)) for name in known}, sender)
 
     def _prepare(self, round_number: int) -> torch.optim.Optimizer:
         """Method and optimiser as they were when the round began."""
+        from fclseg.methods.training import load_optimizer_state, make_optimizer
+
         site = self._site
         state = site.memory.load_before(round_number)
         site.method.load_state_dict(state.method if state else site.build_method().state_dict())
@@ -90,12 +92,16 @@ class SiteLearner(Learner):
     def _receive(self, message: Message) -> None:
         """Everything that came down: with this task, with the distance task of this round, or predicted by a filter."""
         method = self._site.method
-        method.receive(self._site.memory.recall_global(message.round_number))
+        for name, state in self._site.memory.recall_global(message.round_number).items():
+            message.components.setdefault(name, to_arrays(state))
+        self._check(message, "the server")
         method.receive({name: to_tensors(arrays) for name, arrays in message.components.items()})
         for name, states in message.others.items():
             method.receive_others(name, {site: to_tensors(arrays) for site, arrays in states.items()})
 
     def _train(self, optimizer: torch.optim.Optimizer, round_number: int) -> RoundResult:
+        from fclseg.methods.training import cosine_lr, train_round
+
         site, preset = self._site, self._site.preset
         return train_round(
             site.method,

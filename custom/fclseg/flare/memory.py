@@ -34,7 +34,7 @@ class SiteState:
 
 
 class SiteMemory:
-    """The folder ``runs/<run>/sites/<site>``. ``run_id`` tells apart two runs of one name (one that was started over)."""
+    """The folder ``runs/<run>/sites/<site>``; ``run_id`` tells a run from one of its name that was started over."""
 
     def __init__(self, folder: Path, run_id: str):
         self.folder, self.run_id = folder, run_id

@@ -1,7 +1,7 @@
 """Counting bytes on the server: the payload of messages by component, and the frames that NVFlare really moved.
 
-Frames are counted at the cell that runs the job on the server, which everything to and from a site passes. Their headers
-name the sender or receiver, so a relay in between does not matter.
+Frames are counted at the server's cell (in a simulation the root cell, otherwise the one of the job's own process),
+which everything to and from a site's job passes. Their headers name sender and receiver, so relays do not matter.
 """
 
 import threading
@@ -18,6 +18,7 @@ from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
 
 from fclseg.flare.messages import Message
+from fclseg.flare.settings import Place
 
 UP, DOWN = "up", "down"
 
@@ -25,8 +26,9 @@ UP, DOWN = "up", "down"
 class Meter:
     """Counts of one round, by site and direction."""
 
-    def __init__(self, job_id: str):
-        self._cell = f"server.{job_id}"
+    def __init__(self, place: Place):
+        self._cell = "server" if place.simulated else f"server.{place.job_id}"
+        self._job_id = place.job_id
         self._lock = threading.Lock()
         self._payload: dict[str, dict[str, Counter]] = defaultdict(lambda: {UP: Counter(), DOWN: Counter()})
         self._wire: dict[str, Counter] = defaultdict(Counter)
@@ -51,9 +53,10 @@ class Meter:
         if local != self._cell or not headers:
             return
         key = MessageHeaderKey.DESTINATION if direction == DOWN else MessageHeaderKey.ORIGIN
-        site = str(headers.get(key, "")).split(".")[0]
-        with self._lock:
-            self._wire[site][direction] += size
+        site, _, job_id = str(headers.get(key, "")).partition(".")
+        if job_id == self._job_id:
+            with self._lock:
+                self._wire[site][direction] += size
 
     def take(self, sites: list[str]) -> dict[str, dict[str, Any]]:
         """The counts since the last call: {site: {up: {payload: {component: bytes}, wire: bytes}, down: ...}}."""

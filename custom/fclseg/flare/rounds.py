@@ -12,7 +12,7 @@ from fclseg.flare.diagnostics import Diagnostics
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, Message
 from fclseg.flare.meter import Meter
 from fclseg.flare.model import Aggregator, GlobalModel
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.run_folder import RunFolder, describe
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
 from fclseg.networks.loading import load_encoder
@@ -31,7 +31,7 @@ class RunLoop:
         self.attendance, self.meter = attendance, meter
         self.preset = settings.build_preset()
         self.method = build_method(settings.row, self.preset, settings.seed)
-        if settings.encoder:  # only here: the sites receive the whole online network in their first round
+        if settings.encoder:
             load_encoder(self.method.online, settings.encoder)
         initial = GlobalModel.initial(settings.row, self.method)
         self.like = {**initial.means, **{name: to_arrays(self.method.send(name)) for name in initial.others}}
@@ -117,20 +117,10 @@ class RunLoop:
         return distance(self.model.means["online"], self.model.means["target"])
 
     def _check_enough(self, number: int, answered: list[str], failures: dict[str, str]) -> None:
-        if len(answered) < max(1, self.settings.min_sites):
+        needed = max(1, self.settings.min_sites)
+        if len(answered) < needed:
             reasons = "; ".join(f"{site}: {reason}" for site, reason in failures.items()) or "no site is present"
-            raise FCLSegError(
-                f"round {number} has {len(answered)} valid answers and needs {max(1, self.settings.min_sites)} ({reasons})"
-            )
+            raise FCLSegError(f"round {number} has {len(answered)} valid answers and needs {needed} ({reasons})")
 
     def _meta(self, number: int) -> dict[str, Any]:
         return {"round": number, "run": self.run_info}
-
-
-def describe(record: dict[str, Any], rounds: int) -> str:
-    """One line for the log."""
-    good = [site for site, report in record["sites"].items() if report["status"] == "ok"]
-    shown = record.get("d_predicted", record["d"])
-    text = f"round {record['round'] + 1}/{rounds}  loss {record['loss']:.4f}"
-    text += f"  d {shown:.3e}" if shown is not None else ""
-    return f"{text}  sites {len(good)}/{len(record['sites'])}  {record['seconds']:.1f} s"

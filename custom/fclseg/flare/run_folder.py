@@ -14,7 +14,7 @@ from fclseg.methods.base import Method
 from fclseg.networks.loading import save_encoder
 
 KEPT_CHECKPOINTS = 2
-PATIENCE = ("min_sites", "distance_timeout", "pretrain_timeout")
+PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout")
 """Settings that may change between the parts of a run, because they do not change what it computes."""
 
 
@@ -91,6 +91,15 @@ class RunFolder:
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         draft.write_text(text)
         os.replace(draft, path)
+
+
+def describe(record: dict[str, Any], rounds: int) -> str:
+    """One line for the log."""
+    good = [site for site, report in record["sites"].items() if report["status"] == "ok"]
+    shown = record.get("d_predicted", record["d"])
+    text = f"round {record['round'] + 1}/{rounds}  loss {record['loss']:.4f}"
+    text += f"  d {shown:.3e}" if shown is not None else ""
+    return f"{text}  sites {len(good)}/{len(record['sites'])}  {record['seconds']:.1f} s"
 
 
 def _flat(config: dict[str, Any]) -> set[tuple[str, str]]:

@@ -35,11 +35,12 @@ class RunSettings:
     run: str = ""  # name of the run folder; "": <job>-<preset>
     fraction: float = 1.0  # |C_r| / |C|, the share of sites drawn for a round
     min_sites: int = 1  # fewer valid answers end the run
-    distance_timeout: int = 600  # seconds
+    pickup_timeout: int = 0  # seconds in which a site must fetch a task; 0: as long as the task may take
+    distance_timeout: int = 600
     pretrain_timeout: int = 7200
     fold: int | None = None  # leave out this fold's validation patients; None: use all patients
     annotated: int | None = None  # N, for methods that train on labels
-    encoder: str | None = None  # a file on the server whose encoder the run starts from; None: random weights
+    encoder: str | None = None  # file of a pre-trained encoder on the server to start from
     diagnostics: bool = False  # measure what DP and PTNU predict; changes the traffic, not the training
 
     @classmethod

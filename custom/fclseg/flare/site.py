@@ -1,18 +1,24 @@
-"""One site in one run: its memory, its method and its images."""
+"""One site in one run: its memory, its method and its images.
+
+Methods and data are imported when they are needed: in a simulation with few threads every task is a new process, and
+one that only measures a distance need not wait for them.
+"""
+
+from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fclseg.data.sampler import SliceSampler
 from fclseg.errors import DataError
 from fclseg.flare.memory import SiteMemory
 from fclseg.flare.messages import Message
 from fclseg.flare.settings import Place, RunSettings
 from fclseg.flare.tensors import State
-from fclseg.methods.base import Method
-from fclseg.methods.registry import build_method
+
+if TYPE_CHECKING:
+    from fclseg.data.sampler import SliceSampler
+    from fclseg.methods.base import Method
 
 
 class Site:
@@ -24,7 +30,7 @@ class Site:
         self.memory = SiteMemory(place.runs / settings.run / "sites" / place.name, run_id)
 
     @classmethod
-    def of(cls, place: Place, message: Message) -> "Site":
+    def of(cls, place: Place, message: Message) -> Site:
         """The site in the run that a message belongs to."""
         run = message.meta["run"]
         if place.simulated:
@@ -33,6 +39,8 @@ class Site:
 
     def build_method(self) -> Method:
         """The method with the initial weights, which every site derives from the run's seed."""
+        from fclseg.methods.registry import build_method
+
         return build_method(self.settings.row, self.preset, self.settings.seed)
 
     def component(self, name: str, round_number: int) -> State:
@@ -47,7 +55,8 @@ class Site:
 
     @cached_property
     def sampler(self) -> SliceSampler:
-        """Batches of the site's own slices: all frames of its patients, or the labelled ones for a supervised method."""
+        """Batches of the site's own slices: all frames of its patients, or labelled ones for a supervised method."""
+        from fclseg.data.sampler import SliceSampler
         from fclseg.data.slices import open_store
         from fclseg.data.volumes import read_folder
 
@@ -64,7 +73,7 @@ class Site:
             volumes, image_size=self.preset.image_size, spacing=spacing, cache=self.place.cache, progress=False
         )
         labels = self.method.wants_labels
-        indices: np.ndarray = store.select(labelled=True if labels else None)
+        indices = store.select(labelled=True if labels else None)
         return SliceSampler(store, indices, self.preset.batch_size, partners=self.method.wants_partners, labels=labels)
 
     @property

@@ -1,0 +1,96 @@
+"""Runs a job in NVFlare's simulator as a child process and follows it through the run folder."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fclseg.errors import FCLSegError
+
+SERVER_CONFIG = "app/config/config_fed_server.json"
+RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")
+POLL_SECONDS = 0.5
+
+
+def read_job(job: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A job's server configuration, and in it the settings of the run."""
+    path = job / SERVER_CONFIG
+    try:
+        document = json.loads(path.read_text())
+        return document, document["workflows"][0]["args"]["settings"]
+    except (OSError, ValueError, LookupError, TypeError):
+        raise FCLSegError(f"{job} is not an FCLSeg job (no settings in {path}): choose a folder below jobs/") from None
+
+
+def derive_job(job: Path, folder: Path, changes: Mapping[str, Any]) -> Path:
+    """A copy of the job with other settings; whatever else its owner put into it, such as filters, stays."""
+    document, settings = read_job(job)
+    settings.update(changes)
+    derived = folder / settings["job"]
+    shutil.rmtree(derived, ignore_errors=True)
+    shutil.copytree(job, derived)
+    (derived / SERVER_CONFIG).write_text(json.dumps(document, indent=2) + "\n")
+    return derived
+
+
+def simulate(
+    job: Path,
+    run: Path,
+    sites: int,
+    *,
+    environment: Mapping[str, str],
+    progress: Callable[[], None] = lambda: None,
+    threads: int | None = None,
+) -> None:
+    """Run a job to its end; raises with the reason when it fails. NVFlare's own output goes to ``simulator.log``."""
+    log = run / "simulator.log"
+    command = [sys.executable, "-m", "nvflare.private.fed.app.simulator.simulator", str(job)]
+    command += ["-w", str(run / "workspace"), "-n", str(sites), "-t", str(threads or sites)]
+    with open(log, "w") as output, _running(command, output, environment) as process:
+        while process.poll() is None:
+            progress()
+            time.sleep(POLL_SECONDS)
+    progress()
+    if process.returncode:
+        raise FCLSegError(f"{_reason(log)}; NVFlare's messages are in {log}")
+
+
+@contextmanager
+def _running(command: list[str], output, environment: Mapping[str, str]) -> Iterator[subprocess.Popen]:
+    """The simulator and all processes it starts, which do not outlive this block."""
+    variables = {name: value for name, value in os.environ.items() if name not in RUN_VARIABLES}
+    # Without these, waiting threads of one site's process burn the cores that another one trains on.
+    variables |= {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0", **environment}
+    process = subprocess.Popen(
+        command,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=variables,
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # the sites' processes notice and end by themselves
+            process.wait()
+
+
+def _reason(log: Path) -> str:
+    """The sentence with which the run failed, out of NVFlare's log."""
+    text = log.read_text(errors="replace")
+    if found := re.findall(r"FATAL_SYSTEM_ERROR received: (.+)", text):
+        return found[-1].strip()
+    if found := re.findall(r"FCLSegError: (.+)|DataError: (.+)", text):
+        return next(part for part in found[-1] if part).strip()
+    errors = re.findall(r"- ERROR - (.+)", text)
+    return errors[-1].strip() if errors else "the simulator ended without a reason"
