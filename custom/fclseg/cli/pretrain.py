@@ -17,8 +17,8 @@ def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "pretrain",
         help="pre-train an encoder over several sites in NVFlare's simulator",
-        description="Run a job in NVFlare's simulator with one process per site. The same command again continues a run "
-        "that was interrupted.",
+        description="Run a job in NVFlare's simulator with one process per site. "
+        "The same command again continues a run that was interrupted.",
         epilog="example:\n  fclseg pretrain --job jobs/fclopt_dp --data data/acdc --sites 4 --preset small --rounds 30",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -47,6 +47,7 @@ def register(subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from fclseg.flare.launch import derive_job, read_job, simulate
+    from fclseg.flare.run_folder import RunFolder
     from fclseg.flare.settings import RunSettings
 
     _, given = read_job(arguments.job)
@@ -54,16 +55,18 @@ def run(arguments: argparse.Namespace) -> int:
     folder = arguments.runs.absolute() / settings.run
     if arguments.fresh:
         shutil.rmtree(folder, ignore_errors=True)
+    RunFolder(folder).check({"settings": settings.to_dict(), **_data(arguments)})
+    if RunFolder(folder).complete:
+        print(f"run {folder} is complete; --fresh starts it over")
+        return 0
     job = derive_job(arguments.job, folder / "job", settings.to_dict())
     print(
         f"{settings.row.title}, preset {settings.preset}, {arguments.sites} sites, {settings.rounds} rounds -> {folder}"
     )
     progress = Progress(folder, settings.rounds)
     simulate(job, folder, arguments.sites, environment=_environment(arguments), progress=progress)
-    if not (folder / "encoder.safetensors").exists():
+    if not RunFolder(folder).complete:
         raise FCLSegError(f"the run ended without an encoder; NVFlare's messages are in {folder / 'simulator.log'}")
-    if not progress.shown:
-        print("the run was complete already; --fresh starts it over")
     print(f"encoder: {folder / 'encoder.safetensors'}")
     return 0
 
@@ -102,6 +105,12 @@ def _environment(arguments: argparse.Namespace) -> dict[str, str]:
     return {name: str(path.absolute()) for name, path in chosen.items() if path is not None}
 
 
+def _data(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The part of the run's configuration that is known before it starts (the phantom's place is not)."""
+    sites = {"sites": sorted(f"site-{number + 1}" for number in range(arguments.sites))}
+    return sites | ({"data": str(arguments.data.absolute())} if arguments.data else {})
+
+
 class Progress:
     """One line per finished round, read from the run folder."""
 
@@ -113,14 +122,10 @@ class Progress:
         self._first = self._next = len(self._folder.rounds())
         self._started = time.monotonic()
 
-    @property
-    def shown(self) -> int:
-        return self._next - self._first
-
     def __call__(self) -> None:
         for record in self._folder.rounds()[self._next :]:
             self._next += 1
-            pace = (time.monotonic() - self._started) / self.shown
+            pace = (time.monotonic() - self._started) / (self._next - self._first)
             print(
                 f"{self._describe(record, self._rounds)}  eta {_clock(pace * (self._rounds - self._next))}", flush=True
             )

@@ -31,21 +31,28 @@ class RunFolder:
         if fresh and self.path.exists():
             shutil.rmtree(self.path)
         if file.exists():
-            self.config = json.loads(file.read_text())
-            self._check(config)
+            self.check(config)
             return
         self.config = {**config, "id": uuid.uuid4().hex}
         self.path.mkdir(parents=True, exist_ok=True)
         self._write(file, json.dumps(self.config, indent=2) + "\n")
 
-    def _check(self, config: dict[str, Any]) -> None:
-        known = {name: value for name, value in self.config.items() if name != "id"}
-        different = [name for name, _ in sorted(_flat(known) ^ _flat(json.loads(json.dumps(config))))]
-        if different:
+    def check(self, config: dict[str, Any]) -> None:
+        """Refuse a configuration that differs from the folder's, in the entries given."""
+        file = self.path / "config.json"
+        if not file.exists():
+            return
+        self.config = json.loads(file.read_text())
+        known, wanted = _flat(self.config), _flat(json.loads(json.dumps(config)))
+        if different := sorted(name for name, value in wanted.items() if known.get(name) != value):
             raise FCLSegError(
                 f"the run folder {self.path} belongs to a run with another '{different[0]}': choose another name "
-                "(FCLSEG_RUN), or start over with FCLSEG_FRESH=1"
+                "(--name or FCLSEG_RUN), or start over (--fresh or FCLSEG_FRESH=1)"
             )
+
+    @property
+    def complete(self) -> bool:
+        return (self.path / "encoder.safetensors").exists()
 
     def load(self, initial: GlobalModel) -> GlobalModel:
         """The newest checkpoint, or the initial model; the lines of rounds after it are removed."""
@@ -102,8 +109,7 @@ def describe(record: dict[str, Any], rounds: int) -> str:
     return f"{text}  sites {len(good)}/{len(record['sites'])}  {record['seconds']:.1f} s"
 
 
-def _flat(config: dict[str, Any]) -> set[tuple[str, str]]:
-    """(name, value) pairs of the configuration without the settings that may change."""
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration in one level, without the settings that may change."""
     pairs = {**config, **config.get("settings", {})}
-    pairs.pop("settings", None)
-    return {(name, json.dumps(value, sort_keys=True)) for name, value in pairs.items() if name not in PATIENCE}
+    return {name: value for name, value in pairs.items() if name not in (*PATIENCE, "settings")}
