@@ -74,7 +74,7 @@ PRESETS = {
         Preset(
             name="small",
             image_size=64,
-            pixel_scale=2.0,
+            pixel_scale=2.4,  # 192 mm: at 160 mm one volume in seven lost more than 5 % of its heart
             view_size=48,
             channels=(8, 16, 32, 64),
             hidden=256,
