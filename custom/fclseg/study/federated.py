@@ -66,7 +66,7 @@ def finetuning_preset(preset: Preset, reading: str) -> Preset:
 
 def finetune_federated(cell: Finetuning, cache: Cache, encoder: Path | None) -> tuple[VolumeEvaluator, list[float]]:
     """Fine-tune over all sites; the evaluator holds the final global network, the losses are those of the rounds."""
-    folder = cache.root / "federated" / cell.key
+    folder = cache.root / "runs" / f"{JOB}-{cell.key}"
     preset = finetuning_preset(cell.preset, cell.reading)
     more = {"fold": cell.fold, "annotated": cell.labels, "encoder": encoder and str(encoder)}
     settings = run_job(JOB, folder, cell.data, preset, cell.seed, **more)
@@ -75,8 +75,9 @@ def finetune_federated(cell: Finetuning, cache: Cache, encoder: Path | None) -> 
     model = run.load(GlobalModel.initial(settings.row, method))
     method.receive({"online": to_tensors(model.means["online"])})
     losses = [one["loss"] for one in run.rounds()]
-    store = open_dataset(str(cell.data.root), cell.data.layout, cell.preset, progress=False)
-    structures = list(LABELS[cell.data.layout].values())
+    layout = cell.data.layout
+    store = open_dataset(str(cell.data.root), layout, preset.image_size, preset.spacing(layout), progress=False)
+    structures = list(LABELS[layout].values())
     validation = Splits.load(cell.data.splits).validation(cell.fold)
     shutil.rmtree(folder)  # the result is small, the sites' memories are not
     return VolumeEvaluator(method.online, store, validation, structures), losses
