@@ -1,0 +1,64 @@
+"""A cell's key depends on everything that determines its result, and on nothing else."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from fclseg.presets import Preset, get_preset
+from fclseg.study.cache import Cache
+from fclseg.study.cells import FINETUNE_SETTINGS, Dataset
+from study_cells import DATA, finetuning, pretraining
+
+CHANGED = {
+    "protocol": "centralised",
+    "labels": 2,
+    "site": "site-2",
+    "fold": 1,
+    "seed": 1,
+    "reading": "frozen",
+    "data": replace(DATA, fingerprint="other"),
+    "pretraining": pretraining(),
+    "preset": get_preset("demo", finetune_lr=1.0),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_whatever_determines_a_fine_tuning_is_in_its_key(name):
+    assert replace(finetuning(), **{name: CHANGED[name]}).key != finetuning().key
+
+
+def test_places_and_pretraining_settings_do_not_change_a_random_fine_tuning():
+    moved = Dataset(Path("/elsewhere"), "acdc", Path("/elsewhere/splits.json"), DATA.fingerprint)
+    assert finetuning(data=moved).key == finetuning().key
+    assert finetuning(preset=get_preset("demo", rounds=99, bank_size=7)).key == finetuning().key
+    assert finetuning(method="named differently").key == finetuning().key, "the encoder counts, not the row's name"
+
+
+def test_frozen_reading_ignores_the_encoder_rate():
+    warm = get_preset("demo", encoder_lr_factor=0.1, frozen_epochs=3)
+    assert finetuning(reading="frozen", preset=warm).key == finetuning(reading="frozen").key
+    assert finetuning(preset=warm).key != finetuning().key
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Preset) if field.name != "name"])
+def test_pretraining_is_shared_by_fine_tuning_settings_only(name):
+    value = getattr(get_preset("demo"), name)
+    other = "adamw" if name == "optimizer" else (*value, 8) if isinstance(value, tuple) else value + 1
+    changed = pretraining(**{name: other})
+    assert (changed.key == pretraining().key) == (name in FINETUNE_SETTINGS)
+
+
+def test_pretraining_seed_and_preset_reach_what_builds_on_it():
+    keys = {finetuning(pretraining=one).key for one in (pretraining(), pretraining(seed=1), pretraining(rounds=9))}
+    assert len(keys) == 3
+
+
+def test_cache_keeps_whole_results_only(tmp_path):
+    cache = Cache(tmp_path)
+    key = finetuning().key
+    assert cache.get(key) is None
+    cache.put(key, {"dice": 0.5})
+    assert cache.get(key) == {"dice": 0.5}
+    cache.path(key).write_text('{"dice": 0.')
+    assert cache.get(key) is None, "half a file counts as not run"
+    assert [path.name for path in cache.path(key).parent.iterdir()] == [f"{key}.json"]
