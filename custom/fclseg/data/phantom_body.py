@@ -82,7 +82,7 @@ def _abdomen(rng, canvas, plane: Plane, heart: Heart, inside, fine, coarse) -> N
     """Liver under the diaphragm, rising towards the apex, with stomach, bowel and vessels that look like anything."""
     tissue, (hx, hy) = plane.tissue, heart.centre
     level = (plane.heights / heart.length - 0.5)[:, None, None]
-    dome = hy + heart.radius + heart.wall + rng.uniform(0, 12)
+    dome = hy + heart.radius + heart.wall + rng.uniform(-10, 8)
     sideways = plane.x - hx
     diaphragm = dome + rng.uniform(-0.35, 0.25) * sideways + 0.004 * sideways**2 + 18 * level - plane.y + 2 * coarse
     below = np.maximum(diaphragm, inside + 2)
@@ -105,9 +105,10 @@ def _pericardium(rng, canvas, plane: Plane, heart: Heart, coarse) -> None:
     radius, shift = (heart.radius + heart.wall) * size, 0.45 * heart.rv_reach * size
     x, y = heart.centres(plane.heights).T[:, :, None, None]
     centre = (x + shift * np.cos(heart.rv_angle), y + shift * np.sin(heart.rv_angle))
-    sac = plane.ellipse(centre, (radius + shift + rng.uniform(1, 7), radius + rng.uniform(0, 6)), heart.rv_angle)
+    sac = plane.ellipse(centre, (radius + shift + rng.uniform(-1, 4), radius + rng.uniform(-1, 4)), heart.rv_angle)
     share = 1 / (1 + np.exp(-4 * (coarse + rng.uniform(-1.2, 0.3))))
-    paint(canvas, sac + 1.5 * coarse, plane.tissue.muscle + (plane.tissue.fat - plane.tissue.muscle) * share, 3)
+    dark = rng.uniform(0.4, 1.0) * plane.tissue.muscle
+    paint(canvas, sac + 1.5 * coarse, dark + (plane.tissue.fat - dark) * share, 3)
 
 
 def paint_heart(rng: np.random.Generator, canvas: np.ndarray, pulse: Beat, tissue: Contrast, pixel: float) -> None:
@@ -120,7 +121,7 @@ def paint_heart(rng: np.random.Generator, canvas: np.ndarray, pulse: Beat, tissu
     edge = np.hypot(pixel, pulse.edge)
     muscle = tissue.myocardium * (1 + 0.12 * fine + 0.12 * coarse)
     blood = tissue.blood * (1 + 0.06 * fine + rng.uniform(0.05, 0.15) * coarse)
-    rough = rng.uniform(0.5, 2.0) * np.clip(fine, 0, 2.5)
+    rough = rng.uniform(1.0, 3.5) * np.clip(fine, 0, 2.5)
     paint(canvas, pulse.rv - rng.uniform(1.5, 3.5), muscle, edge)
     paint(canvas, pulse.rv + rough, blood * rng.uniform(0.75, 1.0) * (1 - 0.2 * np.clip(fine, 0, 2.5)), edge)
     thickness = np.where(pulse.has_lv, 0, np.maximum(pulse.cavity - pulse.wall - 2.5, 0))

@@ -43,7 +43,7 @@ class Scanner:
             gain=rng.uniform(250, 1800),
             gamma=rng.uniform(0.85, 1.2),
             noise=rng.uniform(0.01, 0.045),
-            blur=rng.uniform(0.4, 0.8),
+            blur=rng.uniform(0.3, 0.65),
             bias=rng.uniform(0.3, 0.9),
             coil=(rng.uniform(-1.2, 0.2), rng.uniform(-1.2, 0.2)),
         )
