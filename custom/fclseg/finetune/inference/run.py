@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import nibabel as nib
@@ -59,10 +60,12 @@ class Inference:
 
     def _one(self, case: Volume, name: str) -> Measurement:
         image, voxels = read_case(case)
+        unit = MM_PER_UNIT[image.header.get_xyzt_units()[0]]
+        case = replace(case, spacing=tuple(unit * float(zoom) for zoom in image.header.get_zooms()[:3]))
         labels = self.segmenter(voxels, case)
         structures = self.segmenter.model.structures
-        voxel = MM_PER_UNIT[image.header.get_xyzt_units()[0]] ** 3 * float(np.prod(image.header.get_zooms()[:3]))
-        result = measure(labels, voxel, structures, patient=case.patient, phase=case.phase, image=case.image.name)
+        voxel_mm3 = float(np.prod(case.spacing))
+        result = measure(labels, voxel_mm3, structures, patient=case.patient, phase=case.phase, image=case.image.name)
         write_whole(self.output_dir / f"{name}_seg.nii.gz", lambda path: nib.save(label_image(labels, image), path))
         write_whole(
             self.output_dir / f"{name}_overlay.png",

@@ -1,0 +1,170 @@
+"""The bundles as a user runs them: ``python -m monai.bundle ...`` in processes of their own."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+from fclseg.data.phantom import write_phantom
+from fclseg.finetune.network import FreezableUNet
+from fclseg.networks.loading import save_encoder
+from fclseg.presets import get_preset
+from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
+
+ROOT = Path(__file__).resolve().parents[2]
+BUNDLES = ROOT / "bundles"
+SCHEMA = str(BUNDLES / "metadata_schema.json")
+NAMES = ("acdc_unet", "hvsmr_unet")
+
+
+def config(bundle, *names):
+    paths = [str(BUNDLES / bundle / "configs" / f"{name}.json") for name in names]
+    return paths[0] if len(paths) == 1 else str(paths)
+
+
+def bundle_command(*arguments, cache):
+    """Without a network: a proxy that answers nobody."""
+    environment = {**os.environ, "FCLSEG_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    environment |= dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    command = [sys.executable, "-m", "monai.bundle", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Phantom patients, and an encoder with the demo preset's shape."""
+    folder = tmp_path_factory.mktemp("bundles")
+    write_phantom(folder / "acdc", "acdc", patients=3, seed=1, frames=2)
+    write_phantom(folder / "hvsmr", "hvsmr", patients=2, seed=1, frames=2)
+    save_encoder(folder / "encoder.safetensors", FreezableUNet(get_preset("demo").channels, 4).encoder, {})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(place):
+    """The output folder of one short training, and what it printed."""
+    run = bundle_command(
+        "run", "--config_file", config("acdc_unet", "train"), "--bundle_root", BUNDLES / "acdc_unet",
+        "--dataset_dir", place / "acdc", "--output_dir", place / "out", "--preset", "demo", "--epochs", 2,
+        "--pretrained_encoder", place / "encoder.safetensors", cache=place / "cache",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return place / "out", run.stdout
+
+
+def test_train(trained):
+    folder, printed = trained
+    assert {path.name for path in folder.iterdir()} == {
+        "model.safetensors", "training.json", "evaluation.csv", "evaluation.json",
+    }  # fmt: skip
+    assert "0 missing, 0 unexpected" in printed and "held-out patients: mean Dice" in printed
+    record = json.loads((folder / "training.json").read_text())
+    assert len(record["losses"]) == record["epochs"] == 2
+    assert len(record["train_patients"]) == 2 and len(record["validation_patients"]) == 1
+
+
+def test_evaluate_repeats_the_score_of_the_patients_that_training_held_out(trained, place):
+    folder, printed = trained
+    before = (folder / "evaluation.csv").read_text()
+    (folder / "evaluation.csv").unlink()
+    run = bundle_command(
+        "run", "--config_file", config("acdc_unet", "train", "evaluate"), "--dataset_dir", place / "acdc",
+        "--output_dir", folder, cache=place / "cache",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert (folder / "evaluation.csv").read_text() == before
+    assert next(line for line in run.stdout.splitlines() if "mean Dice" in line) in printed
+    with open(folder / "evaluation.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    held_out = json.loads((folder / "training.json").read_text())["validation_patients"]
+    assert {row["patient"] for row in rows} == set(held_out) and {row["phase"] for row in rows} == {"ED", "ES"}
+    assert {"dice_RV", "dice_MYO", "dice_LV", "hd95_RV", "hd95_MYO", "hd95_LV"} < set(rows[0])
+
+
+def test_inference_on_a_patient_folder(trained, place):
+    run = bundle_command(
+        "run", "--config_file", config("acdc_unet", "inference"), "--input", place / "acdc" / "patient001",
+        "--output_dir", place / "clinic", "--checkpoint", trained[0] / "model.safetensors", cache=place / "cache",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "not for clinical use" in run.stdout
+    images = list((place / "acdc" / "patient001").glob("*_frame??.nii.gz"))
+    assert len(images) == 2
+    for path in images:
+        stem = path.name.removesuffix(".nii.gz")
+        image, labels = nib.load(path), nib.load(place / "clinic" / f"{stem}_seg.nii.gz")
+        assert labels.shape == image.shape and np.array_equal(labels.affine, image.affine)
+        assert (place / "clinic" / f"{stem}_overlay.png").stat().st_size > 10_000
+    rows = json.loads((place / "clinic" / "measurements.json").read_text())["volumes"]
+    assert [row["phase"] for row in rows] == ["ED", "ES"] and {row["patient"] for row in rows} == {"patient001"}
+
+
+def test_refusal_is_one_sentence_and_exit_code_one(place):
+    run = bundle_command(
+        "run", "--config_file", config("acdc_unet", "inference"), "--input", place / "acdc", "--output_dir",
+        place / "nothing", "--checkpoint", place / "encoder.safetensors", cache=place / "cache",
+    )  # fmt: skip
+    assert run.returncode == 1 and "Traceback" not in run.stderr
+    (sentence,) = [line for line in run.stderr.splitlines() if line.startswith("fclseg: ")]
+    assert "was never fine-tuned to segment" in sentence and "train.json" in sentence
+    assert not (place / "nothing").exists()
+
+
+def test_metadata_is_verified_without_network(place):
+    run = bundle_command(
+        "verify_metadata", "--meta_file", BUNDLES / "acdc_unet" / "configs" / "metadata.json", "--filepath", SCHEMA,
+        cache=place / "cache",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "metadata is verified with no error" in run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("bundle", NAMES)
+def test_metadata_and_network_agree(bundle):
+    metadata = str(BUNDLES / bundle / "configs" / "metadata.json")
+    verify_metadata(meta_file=metadata, filepath=SCHEMA)
+    for preset in ("demo", "small"):
+        verify_net_in_out(
+            "network_def", meta_file=metadata, config_file=config(bundle, "train"), n=4, device="cpu", preset=preset
+        )
+
+
+@pytest.mark.parametrize("missing", ["layout", "network_data_format", "version"])
+def test_schema_notices_a_missing_field(tmp_path, missing):
+    metadata = json.loads((BUNDLES / "acdc_unet" / "configs" / "metadata.json").read_text())
+    del metadata[missing]
+    (tmp_path / "metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(ValueError, match=missing):
+        verify_metadata(meta_file=str(tmp_path / "metadata.json"), filepath=SCHEMA)
+
+
+def test_hvsmr_bundle_trains_by_the_shared_config(place, monkeypatch, capsys):
+    monkeypatch.setenv("FCLSEG_CACHE", str(place / "cache"))
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # the config replaces it; put it back afterwards
+    workflow = ConfigWorkflow(
+        config("hvsmr_unet", "train"), logging_file=False, dataset_dir=str(place / "hvsmr"), preset="demo", epochs=1,
+        output_dir=str(place / "hvsmr_out"), progress=False, hd95=False,
+    )  # fmt: skip
+    workflow.initialize()
+    assert workflow.check_properties() == []
+    evaluation = workflow.run()[-1]
+    assert evaluation.structures == ("MYO", "BP") and evaluation.rows
+    assert (place / "hvsmr_out" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("bundle", NAMES)
+def test_bundle_is_complete(bundle):
+    for name in ("configs/train.json", "configs/evaluate.json", "configs/inference.json", "configs/logging.conf",
+                 "configs/metadata.json", "docs/README.md", "LICENSE"):  # fmt: skip
+        assert (BUNDLES / bundle / name).is_file(), f"{bundle} lacks {name}"
+
+
+def test_what_the_bundles_share_exists_once():
+    shared = [f"configs/{name}" for name in ("train.json", "evaluate.json", "inference.json", "logging.conf")]
+    for name in [*shared, "LICENSE"]:
+        assert (BUNDLES / "hvsmr_unet" / name).samefile(BUNDLES / "acdc_unet" / name)

@@ -1,0 +1,148 @@
+"""Label maps on the input's own grid, pictures and tables, checked on re-opened files."""
+
+import csv
+import json
+
+import nibabel as nib
+import numpy as np
+import pytest
+import torch
+from fclseg.errors import DataError
+from fclseg.finetune.inference import NOTICE
+from fclseg.finetune.inference.run import Inference
+from fclseg.finetune.inference.segment import Segmenter, keep_largest_piece
+from fclseg.finetune.model_file import TrainedModel
+from torch import nn
+
+
+class Threshold(nn.Module):
+    """A network whose right answer is known: bright pixels are structure 1."""
+
+    def forward(self, images):
+        return torch.cat([0.5 - images, images - 0.5], dim=1) * 40
+
+
+def segmenter(structures=("LV",), network=None, spacing=1.25, image_size=32):
+    return Segmenter(TrainedModel(network or Threshold(), structures, image_size, spacing, "acdc", "demo"))
+
+
+def oblique(zooms):
+    """Rotated about two axes and shifted, as short-axis stacks are."""
+    a, b = np.deg2rad(35), np.deg2rad(-20)
+    turn = np.array([[np.cos(a), -np.sin(a), 0], [np.sin(a), np.cos(a), 0], [0, 0, 1]])
+    tilt = np.array([[1, 0, 0], [0, np.cos(b), -np.sin(b)], [0, np.sin(b), np.cos(b)]])
+    affine = np.eye(4)
+    affine[:3, :3] = turn @ tilt @ np.diag(zooms)
+    affine[:3, 3] = (-70.5, 33.25, 12.125)
+    return affine
+
+
+def bright_disc(shape, zooms, centre_mm, radius_mm=18.0):
+    x, y = np.meshgrid(*(np.arange(n) * zoom for n, zoom in zip(shape[:2], zooms[:2], strict=True)), indexing="ij")
+    disc = np.hypot(x - centre_mm[0], y - centre_mm[1]) < radius_mm
+    return np.repeat(disc[..., None], shape[2], axis=2)
+
+
+def write(path, disc, affine, dtype=np.int16, units="mm", klass=nib.Nifti1Image):
+    noise = np.random.default_rng(0).normal(scale=5, size=disc.shape)
+    image = klass((disc * 800 + 100 + noise).astype(dtype), affine)
+    image.header.set_xyzt_units(units)
+    image.set_qform(affine, code=1)
+    image.set_sform(affine, code=2)
+    nib.save(image, path)
+    return path
+
+
+GEOMETRIES = [
+    ((61, 83, 5), (1.3, 1.3, 9.0), "straight", "a.nii.gz", nib.Nifti1Image),
+    ((70, 50, 3), (1.9, 1.1, 8.0), "oblique", "a.nii.gz", nib.Nifti1Image),
+    ((40, 40, 20), (3.1, 3.1, 1.0), "oblique", "a.nii", nib.Nifti2Image),
+]
+
+
+@pytest.mark.parametrize(("shape", "zooms", "direction", "name", "klass"), GEOMETRIES)
+def test_label_map_has_the_inputs_geometry_and_lies_on_the_disc(tmp_path, shape, zooms, direction, name, klass):
+    affine = oblique(zooms) if direction == "oblique" else np.diag([-zooms[0], -zooms[1], zooms[2], 1.0])
+    disc = bright_disc(shape, zooms, (45, 40))
+    source = nib.load(write(tmp_path / name, disc, affine, klass=klass))
+    (result,) = Inference(segmenter(), tmp_path / "out", input=str(tmp_path / name)).run()
+    found = nib.load(tmp_path / "out" / "a_seg.nii.gz")
+    labels = np.asarray(found.dataobj)
+    assert found.shape == source.shape and np.array_equal(found.affine, source.affine)
+    assert found.header.get_zooms() == source.header.get_zooms()
+    assert found.header.get_xyzt_units() == source.header.get_xyzt_units()
+    assert [int(found.header[code]) for code in ("qform_code", "sform_code")] == [1, 2]
+    assert found.get_data_dtype() == np.uint8 and set(np.unique(labels)) == {0, 1}
+    overlap = 2 * (disc & (labels == 1)).sum() / (disc.sum() + (labels == 1).sum())
+    assert overlap > 0.97, "shifted or scaled on its way back"
+    assert result.ml["LV"] == pytest.approx((labels == 1).sum() * np.prod(zooms) / 1000, rel=1e-5)
+    assert NOTICE[:40].encode() in bytes(found.header["descrip"])
+
+
+def test_whole_image_is_covered_not_just_its_centre(tmp_path):
+    zooms = (1.5, 1.5, 8.0)
+    disc = bright_disc((200, 180, 2), zooms, (265, 30), radius_mm=20)
+    write(tmp_path / "far.nii.gz", disc, oblique(zooms))
+    Inference(segmenter(), tmp_path / "out", input=str(tmp_path / "far.nii.gz")).run()
+    labels = np.asarray(nib.load(tmp_path / "out" / "far_seg.nii.gz").dataobj)
+    assert 2 * (disc & (labels == 1)).sum() / (disc.sum() + labels.sum()) > 0.97
+
+
+def test_pair_of_phases_gives_an_ejection_fraction(tmp_path):
+    zooms = (1.5, 1.5, 10.0)
+    for phase, radius in (("ed", 24.0), ("es", 16.0)):
+        write(tmp_path / f"{phase}.nii.gz", bright_disc((80, 80, 4), zooms, (60, 60), radius), oblique(zooms))
+    Inference(segmenter(), tmp_path / "out", ed=str(tmp_path / "ed.nii.gz"), es=str(tmp_path / "es.nii.gz")).run()
+    ml = {}
+    for phase in ("ed", "es"):
+        labels = np.asarray(nib.load(tmp_path / "out" / f"{phase}_seg.nii.gz").dataobj)
+        ml[phase] = (labels == 1).sum() * np.prod(zooms) / 1000
+    expected = 100 * (ml["ed"] - ml["es"]) / ml["ed"]
+    with open(tmp_path / "out" / "measurements.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["phase"] for row in rows] == ["ED", "ES"]
+    assert [float(row["LV_EF_percent"]) for row in rows] == [pytest.approx(expected, abs=0.06)] * 2
+    assert float(rows[0]["LV_ml"]) == pytest.approx(ml["ed"], abs=0.01) and rows[0]["notice"] == NOTICE
+    content = json.loads((tmp_path / "out" / "measurements.json").read_text())
+    assert content["notice"] == NOTICE and len(content["volumes"]) == 2
+    for name in ("ed", "es"):
+        assert (tmp_path / "out" / f"{name}_overlay.png").read_bytes().startswith(b"\x89PNG")
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".part")]
+
+
+def test_metres_are_not_taken_for_millimetres(tmp_path):
+    zooms = (0.0015, 0.0015, 0.008)
+    affine = np.diag([*zooms, 1.0])
+    write(tmp_path / "m.nii.gz", bright_disc((60, 60, 3), (1.5, 1.5, 8.0), (45, 45)), affine, units="meter")
+    (result,) = Inference(segmenter(), tmp_path / "out", input=str(tmp_path / "m.nii.gz")).run()
+    labels = np.asarray(nib.load(tmp_path / "out" / "m_seg.nii.gz").dataobj)
+    assert result.ml["LV"] == pytest.approx((labels == 1).sum() * 1.5 * 1.5 * 8.0 / 1000, rel=1e-4)
+    assert result.ml["LV"] == pytest.approx(np.pi * 18**2 * 24 / 1000, rel=0.05)
+
+
+def test_one_bad_file_is_named_and_the_others_are_done(tmp_path):
+    zooms = (1.5, 1.5, 8.0)
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "good.nii.gz", bright_disc((60, 60, 3), zooms, (45, 45)), oblique(zooms))
+    broken = np.full((60, 60, 3), np.nan, np.float32)
+    nib.save(nib.Nifti1Image(broken, oblique(zooms)), tmp_path / "in" / "nan.nii.gz")
+    with pytest.raises(DataError, match=r"1 of 2 volumes refused: .*nan\.nii\.gz.*NaN"):
+        Inference(segmenter(), tmp_path / "out", input=str(tmp_path / "in")).run()
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"good_seg.nii.gz", "good_overlay.png", "measurements.csv", "measurements.json"}
+
+
+def test_output_inside_the_input_folder_is_refused(tmp_path):
+    write(tmp_path / "a.nii.gz", bright_disc((40, 40, 2), (2, 2, 8), (40, 40)), oblique((2, 2, 8)))
+    with pytest.raises(DataError, match="outside"):
+        Inference(segmenter(), tmp_path / "out", input=str(tmp_path))
+
+
+def test_only_the_largest_piece_is_kept():
+    labels = np.zeros((8, 8, 2), np.uint8)
+    labels[1:4, 1:4] = 1
+    labels[4, 4, 0] = 2  # touches by a corner: the same piece
+    labels[7, 7, 1] = 3
+    kept = keep_largest_piece(labels)
+    assert kept[7, 7, 1] == 0 and kept[4, 4, 0] == 2 and (kept == 1).sum() == 18
+    assert keep_largest_piece(np.zeros_like(labels)).sum() == 0
