@@ -165,6 +165,8 @@ def test_hvsmr_layout_is_isotropic_with_two_labels(hvsmr):
         assert image.shape == labels.shape and image.shape[2] > 40
         assert len(set(np.round(image.header.get_zooms(), 4))) == 1
         values, counts = np.unique(labels.dataobj, return_counts=True)
+        voxels = array(path).astype(float)
+        assert np.corrcoef(voxels[..., 1:].ravel(), voxels[..., :-1].ravel())[0, 1] > 0.85  # one scan, not a stack
         assert values.tolist() == [0, 1, 2] and counts.min() > 1000
     assert sum(volume.label is not None for volume in read_folder(hvsmr[0].parent, "hvsmr")) == 2
 

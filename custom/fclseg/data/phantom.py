@@ -22,13 +22,14 @@ from fclseg.randomness import derive_seed
 FRAMES = 10
 """Frames of the written heart cycle."""
 
+BREATH_HOLD = 0.8
+"""Standard deviation (mm) by which slices are misaligned when each is taken in a breath-hold of its own."""
+
 
 @dataclass(frozen=True)
 class Scan:
-    """One patient on one scanner: images and labels [X, Y, Z, T] and what the file headers need."""
+    """One patient on one scanner: images and labels [X, Y, Z, T]."""
 
-    heart: Heart
-    scanner: Scanner
     images: np.ndarray  # int16
     labels: np.ndarray  # uint8, values of ACDC
     atrium: np.ndarray  # bool: blood above the mitral valve, which ACDC leaves unlabelled
@@ -40,7 +41,8 @@ def write_phantom(
 ) -> list[Path]:
     """Write a data set into the folder ``out`` and return one path per patient (ACDC folder or HVSMR image).
 
-    Patients are dealt to ``sites`` scanners in turn (see ``scanner_of``). The folder appears complete or not at all.
+    Patients are dealt to ``sites`` scanners in turn (see ``scanner_of``). ``frames`` is the length of the heart cycle
+    in ACDC's layout; HVSMR's holds one phase. The folder appears complete or not at all.
     """
     out = Path(out)
     if layout not in WRITERS:
@@ -78,20 +80,19 @@ def draw_scanner(seed: int, site: int) -> Scanner:
     return Scanner.draw(_rng(seed, "scanner", site))
 
 
-def scan(heart: Heart, scanner: Scanner, rng: np.random.Generator, frames: int, heights: np.ndarray) -> Scan:
-    """Image a heart in slices at ``heights`` (mm above the apex, first slice first)."""
+def scan(
+    heart: Heart, scanner: Scanner, rng: np.random.Generator, frames: int, heights: np.ndarray, breath: float = 0.0
+) -> Scan:
+    """Image a heart in slices at ``heights`` (mm above the apex, first slice first) that ``breath`` (mm) misaligns."""
     x, y = scanner.grid()
     tissue = Contrast(*(signal * rng.uniform(0.85, 1.15) for signal in astuple(scanner.contrast)))
-    breath = rng.normal(0, 0.8, (len(heights), 2)).astype(np.float32)  # every slice is its own breath-hold
-    pulse = beat(heart, x, y, heights, breath, frames)
-    scene = np.repeat(thorax(rng, Plane(x, y, heights.astype(np.float32), tissue), heart)[None], frames, axis=0)
-    paint_heart(rng, scene, pulse, tissue, scanner.pixel)
-    images, labels = acquire(rng, scene, scanner), pulse.labels()
+    plane = Plane(x, y, heights.astype(np.float32), scanner.pixel, tissue)
+    pulse = beat(heart, x, y, heights, breath * rng.standard_normal((len(heights), 2)), frames)
+    scene = np.repeat(thorax(rng, plane, heart)[None], frames, axis=0)
+    paint_heart(rng, scene, plane, pulse)
     atrium = (pulse.cavity < 0) & ~pulse.has_lv
-    _, systole = contraction(frames)
-    return Scan(
-        heart, scanner, *(np.ascontiguousarray(a.transpose(2, 3, 1, 0)) for a in (images, labels, atrium)), systole
-    )
+    arrays = (acquire(rng, scene, scanner), pulse.labels(), atrium)
+    return Scan(*(np.ascontiguousarray(array.transpose(2, 3, 1, 0)) for array in arrays), contraction(frames)[1])
 
 
 def _rng(seed: int, *keys: object) -> np.random.Generator:
@@ -120,7 +121,8 @@ def _write_acdc(root: Path, patient: int, seed: int, scanner: Scanner, frames: i
     # From about the mitral valve downwards, as the operator placed the stack; the last slice is near the apex.
     first = heart.length + rng.uniform(-0.2, 0.9) * scanner.slice_spacing
     last = rng.uniform(-1.2, 0.3) * heart.wall
-    acquired = scan(heart, scanner, rng, frames, np.arange(first, last, -scanner.slice_spacing))
+    heights = np.arange(first, last, -scanner.slice_spacing)
+    acquired = scan(heart, scanner, rng, frames, heights, BREATH_HOLD)
     name = f"patient{patient:03d}"
     folder = root / name
     folder.mkdir()

@@ -30,6 +30,7 @@ class Plane:
     x: np.ndarray
     y: np.ndarray
     heights: np.ndarray
+    pixel: float
     tissue: Contrast
 
     @property
@@ -42,6 +43,13 @@ class Plane:
         dx, dy = self.x - cx, self.y - cy
         return (np.hypot((dx * cos + dy * sin) / a, (dy * cos - dx * sin) / b) - 1) * np.sqrt(a * b)
 
+    def texture(self, rng: np.random.Generator, sigma: float) -> np.ndarray:
+        """Noise [Z, X, Y] of unit standard deviation that is smooth over ``sigma`` pixels, as far in all directions."""
+        noise = rng.standard_normal(self.shape, dtype=np.float32)
+        across = sigma * self.pixel / abs(self.heights[0] - self.heights[1])
+        noise = gaussian_filter(noise, sigma=(max(across, 0.5), sigma, sigma), mode="wrap")
+        return noise / noise.std()
+
 
 def paint(canvas: np.ndarray, distance: np.ndarray, value: np.ndarray | float, edge: np.ndarray | float) -> None:
     """Blend ``value`` into the canvas where the signed distance is negative."""
@@ -49,16 +57,10 @@ def paint(canvas: np.ndarray, distance: np.ndarray, value: np.ndarray | float, e
     canvas += coverage * (value - canvas)
 
 
-def texture(rng: np.random.Generator, shape: tuple[int, ...], sigma: float) -> np.ndarray:
-    """Smooth in-plane noise [Z, X, Y] of unit standard deviation."""
-    noise = gaussian_filter(rng.standard_normal(shape, dtype=np.float32), sigma=(0.7, sigma, sigma), mode="wrap")
-    return noise / noise.std()
-
-
 def thorax(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.ndarray:
     """Everything but the heart [Z, X, Y]: skin, fat, muscle and ribs around lung, abdomen and pericardial fat."""
     tissue = plane.tissue
-    fine, coarse, slow = (texture(rng, plane.shape, sigma) for sigma in (1.2, 5, 14))
+    fine, coarse, slow = (plane.texture(rng, sigma) for sigma in (1.2, 5, 14))
     canvas = np.full(plane.shape, 0.01, dtype=np.float32)
     cx, cy = rng.uniform(15, 40), rng.uniform(10, 35)
     half, turn = rng.uniform(95, 125, 2), rng.uniform(-0.5, 0.5)
@@ -111,14 +113,14 @@ def _pericardium(rng, canvas, plane: Plane, heart: Heart, coarse) -> None:
     paint(canvas, sac + 1.5 * coarse, dark + (plane.tissue.fat - dark) * share, 3)
 
 
-def paint_heart(rng: np.random.Generator, canvas: np.ndarray, pulse: Beat, tissue: Contrast, pixel: float) -> None:
+def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, pulse: Beat) -> None:
     """The ventricles over the thorax, in place on [T, Z, X, Y].
 
     Blood is not uniform: trabeculae roughen its border and flow varies its signal. Above the mitral valve the pool
     without a muscular ring is the left atrium, which looks like the LV and is not labelled.
     """
-    fine, coarse = (texture(rng, canvas.shape[1:], sigma) for sigma in (1.1, 4))
-    edge = np.hypot(pixel, pulse.edge)
+    fine, coarse = (plane.texture(rng, sigma) for sigma in (1.1, 4))
+    tissue, edge = plane.tissue, np.hypot(plane.pixel, pulse.edge)
     muscle = tissue.myocardium * (1 + 0.12 * fine + 0.12 * coarse)
     blood = tissue.blood * (1 + 0.06 * fine + rng.uniform(0.05, 0.15) * coarse)
     rough = rng.uniform(1.0, 3.5) * np.clip(fine, 0, 2.5)
