@@ -8,14 +8,17 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from fclseg.finetune.inference import NOTICE
 from fclseg.finetune.inference.measure import Measurement
 
 COLOURS = {"RV": "#4cc9f0", "MYO": "#7ae582", "LV": "#ff5d5d", "BP": "#ff5d5d"}
 """Told apart by brightness too, for readers who do not see all colours."""
+FULL_NAMES = {"RV": "right ventricle", "MYO": "myocardium", "LV": "left ventricle", "BP": "blood pool"}
 MARGIN_MM = 25.0
-COLUMNS = 6
+ABOVE, BELOW = 0.72, 0.42
+"""Inches for the words."""
 
 
 def write_overlay(
@@ -30,10 +33,7 @@ def write_overlay(
     window = _window(labels, spacing)
     low, high = np.percentile(voxels, (1, 99.5))
     slices = labels.shape[2]
-    columns = min(COLUMNS, slices)
-    rows = math.ceil(slices / columns)
-    figure = Figure(figsize=(2.2 * columns + 0.3, 2.2 * rows + 1.35), facecolor="#111111", dpi=120)
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    figure, axes = _panels(slices, labels[window].shape, spacing)
     for axis in axes:
         axis.axis("off")
     for number, axis in zip(range(slices), axes, strict=False):
@@ -41,9 +41,25 @@ def write_overlay(
         extent = (0, grey.shape[0] * spacing[0], grey.shape[1] * spacing[1], 0)
         axis.imshow(grey.T, cmap="gray", vmin=low, vmax=high, extent=extent, interpolation="bilinear")
         _outline(axis, classes, structures, spacing)
-        axis.text(0.03, 0.97, f"{number + 1}", color="white", fontsize=9, va="top", transform=axis.transAxes)
-    _write_words(figure, structures, measurement, rows)
+        word = axis.text(0.03, 0.97, f"{number + 1}", color="white", fontsize=9, va="top", transform=axis.transAxes)
+        word.set_path_effects([withStroke(linewidth=2, foreground="black")])
+    _write_words(figure, structures, measurement)
     FigureCanvasAgg(figure).print_png(path)
+
+
+def _panels(slices: int, shape: tuple[int, ...], spacing: tuple[float, float, float]) -> tuple[Figure, np.ndarray]:
+    """A grid of evenly filled rows whose panels have the proportions of the images."""
+    widest = max(6, math.ceil(math.sqrt(2 * slices)))
+    rows = math.ceil(slices / widest)
+    columns = math.ceil(slices / rows)
+    width = 2.2 if slices <= 24 else 1.4
+    height = width * (shape[1] * spacing[1]) / (shape[0] * spacing[0])
+    # A single slice still leaves room for the words above and below it.
+    size = (max(width * columns, 9.0), height * rows + ABOVE + BELOW)
+    figure = Figure(figsize=size, facecolor="#111111", dpi=120)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    figure.subplots_adjust(0.01, BELOW / size[1], 0.99, 1 - ABOVE / size[1], wspace=0.03, hspace=0.03)
+    return figure, axes
 
 
 def _window(labels: np.ndarray, spacing: tuple[float, float, float]) -> tuple[slice, slice]:
@@ -66,7 +82,7 @@ def _outline(axis, classes: np.ndarray, structures: Sequence[str], spacing: tupl
             axis.contour(x, y, mask.T.astype(float), levels=[0.5], colors=[COLOURS.get(name, "yellow")], linewidths=1.3)
 
 
-def _write_words(figure: Figure, structures: Sequence[str], measurement: Measurement, rows: int) -> None:
+def _write_words(figure: Figure, structures: Sequence[str], measurement: Measurement) -> None:
     """Who and how much above, the key to the colours and the notice below."""
     height = figure.get_figheight()
     phase = f"  ·  {measurement.phase}" if measurement.phase else ""
@@ -81,10 +97,12 @@ def _write_words(figure: Figure, structures: Sequence[str], measurement: Measure
         figure.text(
             0.985, 1 - 0.12 / height, "; ".join(measurement.remarks), color="#ffd166", fontsize=9, va="top", ha="right"
         )
-    keys = [Line2D([], [], color=COLOURS.get(name, "yellow"), lw=2.5, label=name) for name in structures]
+    keys = [
+        Line2D([], [], color=COLOURS.get(name, "yellow"), lw=2.5, label=FULL_NAMES.get(name, name))
+        for name in structures
+    ]
     figure.legend(
         handles=keys, loc="lower left", ncols=len(keys), frameon=False, labelcolor="white", fontsize=9,
         bbox_to_anchor=(0.005, 0.0),
     )  # fmt: skip
     figure.text(0.985, 0.13 / height, NOTICE, color="#bbbbbb", fontsize=8, ha="right", va="bottom")
-    figure.subplots_adjust(0.01, 0.42 / height, 0.99, 1 - 0.72 / height, wspace=0.04, hspace=0.04)
