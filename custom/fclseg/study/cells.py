@@ -67,6 +67,10 @@ class Pretraining:
         """The name of its run folder, for people; the key at its end keeps it unique."""
         return f"{self.method}-{self.preset.name}-seed{self.seed}-{self.key[:8]}"
 
+    def folder(self, studies: Path) -> Path:
+        """Its run folder, below the folder of all studies."""
+        return studies / "runs" / self.name
+
     def describe(self) -> str:
         return f"pre-training {self.method} (seed {self.seed})"
 

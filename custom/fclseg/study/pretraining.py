@@ -19,7 +19,7 @@ from fclseg.study.federated import run_job
 
 def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
     """Pre-train at all sites; the result names the encoders, and its rounds are what the report draws."""
-    folder = cache.root / "runs" / cell.name
+    folder = cell.folder(cache.root)
     if ROWS[cell.method].flows:
         run_job(cell.method, folder, cell.data, cell.preset, cell.seed)
         rounds, encoders = RunFolder(folder).rounds(), {"": "encoder.safetensors"}

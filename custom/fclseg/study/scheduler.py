@@ -21,7 +21,7 @@ import psutil
 
 from fclseg.errors import FCLSegError
 from fclseg.study.cache import Cache
-from fclseg.study.cells import Cell, Finetuning
+from fclseg.study.cells import Cell, Finetuning, Pretraining
 from fclseg.study.progress import Estimate, Progress
 
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
@@ -62,7 +62,7 @@ class Scheduler:
                 self._start(waiting, failures)
                 self._collect(estimate, failures)
                 running = self._busy()
-                progress.show([*running, *waiting], [cell.describe() for cell in running], len(failures))
+                progress.show([*running, *waiting], [self._status(cell) for cell in running], len(failures))
         finally:
             self._stop()
             progress.close()
@@ -89,6 +89,14 @@ class Scheduler:
 
     def _busy(self) -> list[Cell]:
         return [worker.cell for worker in self.pool if worker.cell is not None]
+
+    def _status(self, cell: Cell) -> str:
+        """What a running cell is, and for a pre-training how many rounds its run folder has."""
+        if not isinstance(cell, Pretraining):
+            return cell.describe()
+        rounds = cell.folder(self.cache.root) / "rounds.jsonl"
+        done = len(rounds.read_text().splitlines()) if rounds.exists() else 0
+        return f"{cell.describe()}, round {done} of {cell.preset.rounds}"
 
     def _start(self, waiting: list[Cell], failures: list[Failure]) -> None:
         """Give the next cells to idle workers; an exclusive cell runs alone."""

@@ -1,0 +1,169 @@
+"""All eight tables for real: phantom patients, NVFlare pre-training and fine-tuning, at the smallest sizes.
+
+The tests share one study folder, so what one table has trained the next one finds.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from fclseg.cli import main
+from fclseg.cli.study import TABLES as COMMAND_LINE_TABLES
+from fclseg.study.tables import TABLES
+
+SMALLEST = ["--preset", "demo", "--sites", "2", "--patients", "5", "--rounds", "1", "--folds", "1"]
+SMALLEST += ["--set", "finetune_epochs=1", "--set", "finetune_lr=0.005"]
+LEARNT = ["--methods", "random,fcl"]
+LOCAL = [*LEARNT, "--labels", "1,2", "--reading", "full,frozen"]
+pytestmark = [pytest.mark.simulator, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory):
+    """The study folder of this module, with a slice cache of its own."""
+    folder = tmp_path_factory.mktemp("studies")
+    before = os.environ.get("FCLSEG_CACHE")
+    os.environ["FCLSEG_CACHE"] = str(folder / "cache")
+    yield folder
+    if before is None:
+        del os.environ["FCLSEG_CACHE"]
+    else:
+        os.environ["FCLSEG_CACHE"] = before
+
+
+def study(folder, table, *more):
+    """Run a table; returns what it wrote."""
+    assert main(["study", table, *SMALLEST, "--out", str(folder), *more]) == 0
+    page = (folder / table / "report.html").read_text()
+    assert TABLES[table].title in page and 'src="http' not in page and "href=" not in page
+    return json.loads((folder / table / "study.json").read_text())
+
+
+def runs_of(document, **place):
+    return [
+        run for entry in document["entries"] if all(entry[name] == value for name, value in place.items())
+        for run in entry["runs"]
+    ]  # fmt: skip
+
+
+def test_local(studies, capsys):
+    document = study(studies, "local", *LOCAL)
+    assert len(document["entries"]) == 2 * 2 * 2 and not document["missing"]
+    for entry in document["entries"]:
+        assert {run["site"] for run in entry["runs"]} == {"site-1", "site-2"}
+        assert 0 <= entry["summary"]["mean"] <= 1 and entry["summary"]["groups"] == 2
+        assert set(entry["structures"]) == {"RV", "MYO", "LV"} == set(entry["hd95"])
+        assert (entry["comparison"] is None) == (entry["row"] == "random")
+    assert [run["method"] for run in document["pretraining"]] == ["fcl"]
+    assert len(document["pretraining"][0]["rounds"]) == 1
+    assert len(document["pictures"]) == 8
+    text = capsys.readouterr().out
+    assert "| Random init |" in text and "| FCL |" in text and f"report: {studies}/local/report.html" in text
+    table = (studies / "local" / "table.csv").read_text().splitlines()
+    assert len(table) == 1 + 8 and table[0].startswith("row,reading,labels,dice,sd")
+    assert len((studies / "local" / "runs.csv").read_text().splitlines()) == 1 + 16
+
+
+def test_a_second_call_answers_from_the_cache_without_torch(studies):
+    """Everything the tables need is there; nothing heavy may be imported to find that out."""
+    arguments = [
+        "study",
+        "local",
+        *SMALLEST,
+        "--out",
+        str(studies),
+        *LEARNT,
+        "--labels",
+        "1,2",
+        "--reading",
+        "full,frozen",
+    ]
+    before = (studies / "local" / "runs.csv").read_text()
+    script = (
+        "import sys; from fclseg.cli import main; code = main(sys.argv[1:]); "
+        "print([name for name in ('torch', 'monai', 'nvflare') if name in sys.modules]); sys.exit(code)"
+    )
+    started = time.monotonic()
+    answer = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    assert "16 fine-tunings, 16 already there" in answer.stdout
+    assert answer.stdout.splitlines()[-1] == "[]"
+    assert time.monotonic() - started < 30
+    assert (studies / "local" / "runs.csv").read_text() == before
+
+
+def test_centralised(studies):
+    document = study(studies, "centralised", *LEARNT, "--labels", "1")
+    assert {run["site"] for run in runs_of(document)} == {"all"}
+    assert len(document["pretraining"]) == 1 and len(list((studies / "runs").glob("fcl-*"))) == 1, "shared with local"
+
+
+def test_federated(studies):
+    document = study(studies, "federated", *LEARNT, "--labels", "1")
+    assert len(document["entries"]) == 2 and not document["failures"]
+    assert all(len(curve["loss"]) == 1 for curve in document["curves"])
+    assert not list((studies / "runs").glob("finetune_federated-*")), "large states are removed after the evaluation"
+
+
+def test_transfer(studies):
+    document = study(studies, "transfer", *LEARNT, "--labels", "1")
+    assert document["settings"]["data"]["layout"] == "acdc" and document["settings"]["target"]["layout"] == "hvsmr"
+    assert {name for entry in document["entries"] for name in entry["structures"]} == {"MYO", "BP"}
+
+
+def test_ablation(studies):
+    document = study(studies, "ablation", "--methods", "fcl_no_fe,fcl", "--labels", "1")
+    assert [row["title"] for row in document["rows"]] == ["Without FE", "FCL"]
+    assert document["baseline"] == "fcl_no_fe"
+    assert document["entries"][1]["paper"] == [0.506, 0.056]
+
+
+def test_learning_rate(studies):
+    document = study(studies, "learning-rate", "--labels", "1")
+    assert document["rows"][0]["key"] == "random@0.0005" == document["baseline"]
+    assert len({run["dice"] for run in runs_of(document)}) > 1, "the rate made a difference"
+
+
+def test_communication_shows_the_local_dice_that_is_there(studies):
+    document = study(studies, "communication", "--labels", "1")
+    rows = document["communication"]["rows"]
+    for row in rows.values():
+        assert row["paper_preset_ratio"] == pytest.approx(row["paper_ratio"], abs=0.003)
+    assert rows["fcl"]["paper_preset_megabytes"] == pytest.approx(124.2, abs=0.1)
+    local = json.loads((studies / "local" / "study.json").read_text())
+    assert runs_of(document) == runs_of(local, row="fcl", labels=1, reading="full") != []
+
+
+def test_components_needs_no_data(tmp_path):
+    document = study(tmp_path, "components")
+    for method, words in document["components"]["paper"].items():
+        assert document["components"]["rows"][method][:4] == words[:4]
+    assert [path.name for path in tmp_path.iterdir()] == ["components"]
+
+
+def test_the_command_line_knows_every_table():
+    assert set(COMMAND_LINE_TABLES) == set(TABLES)
+
+
+def test_killed_and_resumed_gives_the_same_table(studies, tmp_path):
+    data = next((studies / "data").glob("phantom-acdc-*"))
+    scope = ["--data", str(data), "--methods", "random", "--labels", "1,2", "--reading", "full,frozen"]
+    command = [sys.executable, "-m", "fclseg.cli", "study", "local", *SMALLEST, *scope]
+    killed = subprocess.Popen([*command, "--out", str(tmp_path / "killed")], stdout=subprocess.DEVNULL)
+    cells = tmp_path / "killed" / "cells"
+    deadline = time.monotonic() + 120
+    while not list(cells.glob("*/*.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    time.sleep(2)  # its workers notice and end
+    first = {path: path.stat().st_mtime_ns for path in cells.glob("*/*.json")}
+    assert 1 <= len(first) < 8 and not (tmp_path / "killed" / "local").exists()
+    for folder in ("killed", "straight"):
+        study(tmp_path / folder, "local", *scope)
+    assert all(path.stat().st_mtime_ns == stamp for path, stamp in first.items()), "nothing was run twice"
+    tables = [(tmp_path / folder / "local" / "runs.csv").read_text() for folder in ("killed", "straight")]
+    assert tables[0] == tables[1]
