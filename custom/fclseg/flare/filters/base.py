@@ -23,7 +23,9 @@ class MessageFilter(DXOFilter):
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
         if shareable.get_return_code() != ReturnCode.OK:
             return shareable
-        return self._apply_filter(from_shareable(shareable), shareable, fl_ctx).update_shareable(shareable)
+        result = self.process_dxo(from_shareable(shareable), shareable, fl_ctx)
+        result.add_filter_history(type(self).__name__)
+        return result.update_shareable(shareable)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
         return self.change(Message.from_dxo(dxo), fl_ctx).to_dxo()

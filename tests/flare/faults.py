@@ -1,0 +1,34 @@
+"""Sites that misbehave, for tests: their job names this executor instead of the product's."""
+
+import time
+
+import numpy as np
+from fclseg.flare.executor import SiteExecutor
+from nvflare.apis.dxo import from_shareable
+
+
+class FaultyExecutor(SiteExecutor):
+    """``faults``: site -> ``nan``, ``raise`` or ``hang``; other sites behave."""
+
+    def __init__(self, learner_id: str, faults: dict[str, str]):
+        super().__init__(learner_id)
+        self._faults = faults
+
+    def initialize(self, fl_ctx) -> None:
+        super().initialize(fl_ctx)
+        fault = self._faults.get(fl_ctx.get_identity_name())
+        train = self.learner.train
+
+        def faulty(data, fl_ctx, abort_signal):
+            if fault == "raise":
+                raise ZeroDivisionError("the site's computer is on fire")
+            if fault == "hang":
+                time.sleep(25)
+            result = train(data, fl_ctx, abort_signal)
+            if fault == "nan":
+                dxo = from_shareable(result)
+                array = next(iter(dxo.data["online"].data.values()))
+                array[...] = np.nan
+            return result
+
+        self.learner.train = faulty

@@ -1,0 +1,108 @@
+"""Real NVFlare simulators, each with its own time-out: what a user gets who types the commands of the README."""
+
+import json
+import time
+
+import pytest
+from fclseg.data.phantom import write_phantom
+from fclseg.networks.loading import load_encoder
+from fclseg.networks.unet import UNet
+from fclseg.presets import get_preset
+from harness import Simulation, identical
+
+pytestmark = [pytest.mark.simulator, pytest.mark.timeout(600)]
+
+SETTINGS = {"preset": "demo", "rounds": 3, "seed": 3, "changes": {"batch_size": 8}}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "phantom"
+    write_phantom(folder, patients=4, frames=2)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory, cache, data):
+    """Never interrupted, one process per site."""
+    simulation = Simulation(tmp_path_factory.mktemp("reference"), cache, "fclopt_dp", SETTINGS, data)
+    assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]
+    return simulation
+
+
+def test_the_run_folder_tells_what_happened(reference):
+    assert [record["round"] for record in reference.rounds] == [0, 1, 2]
+    first, second, third = reference.rounds
+    assert first["d"] == 0 and first["d_predicted"] == 0
+    assert second["d"] > 0 and second["d_predicted"] == pytest.approx(
+        second["d"], rel=1e-12
+    )  # calibrated after round 0
+    assert third["d"] is None and third["d_predicted"] > 0 and third["alpha"] == second["alpha"]
+    for record in reference.rounds:
+        calibration = record["round"] % 2 == 0
+        for site in ("site-1", "site-2"):
+            assert record["sites"][site]["status"] == "ok" and record["sites"][site]["feature_std"] > 0
+            up, down = record["bytes"][site]["up"], record["bytes"][site]["down"]
+            assert set(up["payload"]) == {"online", "predictor", "distance"} | ({"target"} if calibration else set())
+            assert set(down["payload"]) == {"online", "predictor", "distance"}
+            for way in (up, down):  # the network crosses once: a second copy would nearly double this
+                assert 1.0 < way["wire"] / sum(way["payload"].values()) < 1.3
+    report = load_encoder(UNet(get_preset("demo").channels, classes=4), reference.run / "encoder.safetensors")
+    assert not report.missing and not report.unexpected
+    assert list((reference.run / "tensorboard" / "site-1").glob("events*"))
+
+
+def test_a_new_process_for_every_task_gives_the_same_bits(tmp_path, cache, data, reference):
+    simulation = Simulation(tmp_path, cache, "fclopt_dp", SETTINGS, data)
+    assert simulation.complete() == 0, simulation.log[-3000:]  # bare: two sites, one thread
+    assert identical(simulation.final(), reference.final())
+
+
+def test_killed_in_a_round_and_continued_gives_the_same_bits(tmp_path, cache, data, reference):
+    simulation = Simulation(tmp_path, cache, "fclopt_dp", SETTINGS, data)
+    process = simulation.start("-n", "2", "-t", "2")
+    deadline = time.monotonic() + 200
+    while not simulation.rounds and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.7)
+    simulation.kill(process)
+    assert 1 <= len(simulation.rounds) < 3
+    assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]
+    assert "continues with round" in simulation.log
+    assert identical(simulation.final(), reference.final())
+    assert [record["round"] for record in simulation.rounds] == [0, 1, 2]
+
+
+def _misbehave(simulation: Simulation, faults: dict[str, str]) -> None:
+    path = simulation.job / "app/config/config_fed_client.json"
+    document = json.loads(path.read_text())
+    executor = document["executors"][0]["executor"]
+    executor["path"], executor["args"]["faults"] = "faults.FaultyExecutor", faults
+    path.write_text(json.dumps(document))
+
+
+def test_sites_that_fail_do_not_stop_the_others(tmp_path, cache, data):
+    settings = {**SETTINGS, "rounds": 2, "pretrain_timeout": 20}
+    simulation = Simulation(tmp_path, cache, "fclopt", settings, data)
+    _misbehave(simulation, {"site-2": "nan", "site-3": "raise", "site-4": "hang"})
+    assert simulation.complete("-n", "4", "-t", "4") == 0, simulation.log[-3000:]
+    for record in simulation.rounds:
+        status = {site: report["status"] for site, report in record["sites"].items()}
+        assert status["site-1"] == "ok"
+        assert "site-2" in status["site-2"] and "not finite" in status["site-2"]
+        assert "ZeroDivisionError" in status["site-3"] and "fire" not in status["site-3"]
+    assert "no answer to task pretrain" in simulation.rounds[0]["sites"]["site-4"]["status"]
+    assert "round discarded for site-2" in simulation.log
+    assert "left out until it asks for work again" in simulation.log
+
+
+def test_a_run_in_which_every_site_fails_says_why_and_fails(tmp_path, cache, data):
+    simulation = Simulation(tmp_path, cache, "fedbyol", {**SETTINGS, "rounds": 1}, data)
+    _misbehave(simulation, {"site-1": "raise", "site-2": "raise"})
+    assert simulation.complete("-n", "2", "-t", "2") == 2
+    assert "round 0 has 0 valid answers and needs 1 (site-1: ZeroDivisionError" in simulation.log

@@ -1,0 +1,83 @@
+"""State files and a site's memory: whole or refused, and a repeated round starts where it first started."""
+
+import pytest
+import torch
+from fclseg.flare.memory import SiteMemory, SiteState
+from fclseg.flare.tensors import StateError, read_state, write_state
+
+
+def _state(value: float) -> dict[str, dict[str, torch.Tensor]]:
+    return {"method": {"a.weight": torch.full((3, 4), value), "a.count": torch.tensor(7)}, "optimizer": {}}
+
+
+def test_a_state_file_comes_back_as_it_was(tmp_path):
+    path = tmp_path / "state.safetensors"
+    channels_last = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    write_state(path, {"a": {"x": channels_last, "n": torch.tensor(3)}, "b": {"y": torch.zeros(0)}}, {"round": 4})
+    states, info = read_state(path)
+    assert info == {"round": 4}
+    assert torch.equal(states["a"]["x"], channels_last) and states["a"]["n"].shape == ()
+    assert states["b"]["y"].numel() == 0
+
+
+@pytest.mark.parametrize("where", [0.0, 0.3, 0.6, 0.99])
+def test_one_flipped_bit_anywhere_is_refused(tmp_path, where):
+    path = tmp_path / "state.safetensors"
+    write_state(path, _state(1.5), {"round": 1})
+    content = bytearray(path.read_bytes())
+    content[int(where * len(content))] ^= 0x10
+    path.write_bytes(content)
+    with pytest.raises(StateError, match="is not used"):
+        read_state(path)
+
+
+@pytest.mark.parametrize("kept", [0, 7, 100, -1])
+def test_half_a_file_is_refused(tmp_path, kept):
+    path = tmp_path / "state.safetensors"
+    write_state(path, _state(1.5), {"round": 1})
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(StateError, match=r"state\.safetensors"):
+        read_state(path)
+
+
+def _memory(folder, run_id="run", rounds=()):
+    memory = SiteMemory(folder, run_id)
+    for number in rounds:
+        memory.save(SiteState(number, _state(float(number))["method"], {}))
+    return memory
+
+
+def test_a_round_starts_from_the_newest_state_before_it(tmp_path):
+    memory = _memory(tmp_path, rounds=(0, 1, 4))
+    assert memory.load_before(9).round_number == 4
+    assert memory.load_before(4).round_number == 1  # the server died in round 4 and asks for it again
+    assert memory.load_before(4).component("a")["weight"][0, 0] == 1.0
+    assert memory.load_before(1) is None  # only the last two rounds are kept
+    assert len(list(tmp_path.glob("round-*"))) == 2
+
+
+def test_state_of_a_run_that_was_started_over_is_not_used(tmp_path):
+    _memory(tmp_path, "old", rounds=(2, 3))
+    assert _memory(tmp_path, "new").load_before(9) is None
+
+
+def test_a_component_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(StateError, match="'target'"):
+        _memory(tmp_path, rounds=(0,)).load_before(1).component("target")
+
+
+def test_the_global_network_is_recalled_in_its_round_only(tmp_path):
+    memory = _memory(tmp_path)
+    assert memory.recall_global(0) == {}
+    memory.keep_global(3, {"online": {"w": torch.ones(2)}})
+    assert torch.equal(memory.recall_global(3)["online"]["w"], torch.ones(2))
+    assert memory.recall_global(4) == {}
+    assert SiteMemory(tmp_path, "another").recall_global(3) == {}
+
+
+def test_a_damaged_state_is_never_skipped(tmp_path):
+    memory = _memory(tmp_path, rounds=(0, 1))
+    newest = tmp_path / "round-0001.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-3])
+    with pytest.raises(StateError, match="round-0001"):
+        memory.load_before(2)

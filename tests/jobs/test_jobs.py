@@ -1,0 +1,60 @@
+"""The committed jobs are exactly what the generator writes, and every class they name exists."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+from fclseg.federation.exchange import ROWS
+from fclseg.flare.jobs import DEFAULTS, files
+
+JOBS = Path(__file__).parents[2] / "jobs"
+ROWS_WITH_JOB = [job for job, row in ROWS.items() if row.flows]
+
+
+def _committed(job: str) -> dict[str, str]:
+    return {str(path.relative_to(JOBS / job)): path.read_text() for path in (JOBS / job).rglob("*") if path.is_file()}
+
+
+def test_there_is_a_job_for_every_row_that_exchanges_something():
+    assert sorted(path.name for path in JOBS.iterdir() if (path / "meta.json").exists()) == sorted(ROWS_WITH_JOB)
+
+
+@pytest.mark.parametrize("job", ROWS_WITH_JOB)
+def test_committed_jobs_have_not_drifted(job):
+    assert _committed(job) == files(ROWS[job], DEFAULTS), "run: python -m fclseg.flare.jobs jobs"
+
+
+def _paths(element) -> list[str]:
+    if isinstance(element, dict):
+        return ([element["path"]] if "path" in element else []) + [
+            p for value in element.values() for p in _paths(value)
+        ]
+    return [p for value in element for p in _paths(value)] if isinstance(element, list) else []
+
+
+@pytest.mark.parametrize("job", ["fedbyol", "fclopt", "fclopt_ptnu", "fclopt_dp", "fcl"])
+def test_every_component_of_a_job_can_be_imported(job):
+    documents = [json.loads(text) for path, text in _committed(job).items() if path.endswith(".json")]
+    paths = [path for document in documents for path in _paths(document)]
+    assert len(paths) >= 5
+    for path in paths:
+        module, _, name = path.rpartition(".")
+        assert hasattr(importlib.import_module(module), name)
+
+
+def test_ptnu_is_fclopt_and_two_filters_and_dp_one_more():
+    def filters(job):
+        documents = [json.loads(text) for path, text in _committed(job).items() if "config_fed" in path]
+        chains = [d["task_data_filters"] + d["task_result_filters"] for d in documents]
+        return sorted(path.rsplit(".", 1)[-1] for chain in chains for path in _paths(chain))
+
+    assert filters("fclopt") == []
+    assert filters("fclopt_ptnu") == ["PredictTarget", "TargetToDistance"]
+    assert filters("fclopt_dp") == ["PredictTarget", "TargetToDistance", "WithholdBetweenCalibrations"]
+
+
+def test_jobs_carry_no_code_and_none_at_all_to_real_sites():
+    for job in ROWS_WITH_JOB:
+        assert not list((JOBS / job).rglob("*.py*"))
+        assert not [path for path in files(ROWS[job], DEFAULTS, simulator=False) if "custom" in path]

@@ -1,0 +1,37 @@
+"""The script that takes a job through real processes; the whole of it runs in the nightly tests."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+POC = Path(__file__).parents[2] / "poc"
+
+
+def test_an_administrator_allows_the_package_and_nothing_else(tmp_path):
+    sys.path.insert(0, str(POC))
+    try:
+        import run as poc
+    finally:
+        sys.path.remove(str(POC))
+    (tmp_path / "local").mkdir()
+    default = {"class_allow_list": ["nvflare.app_common.x.Y"], "components": []}
+    (tmp_path / "local" / "resources.json.default").write_text(json.dumps(default))
+    poc.allow_package(tmp_path)
+    resources = json.loads((tmp_path / "local" / "resources.json").read_text())
+    assert resources == {"class_allow_list": ["nvflare.app_common.x.Y", "fclseg."], "components": []}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_server_and_two_sites_as_processes(tmp_path):
+    command = [sys.executable, str(POC / "run.py"), "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=850)
+    assert done.returncode == 0, done.stderr
+    assert "0 missing, 0 unexpected" in done.stdout
+    records = [json.loads(line) for line in next(tmp_path.rglob("download/**/rounds.jsonl")).read_text().splitlines()]
+    assert [sorted(record["sites"]) for record in records] == [["site-1", "site-2"]] * 2
+    for site in ("site-1", "site-2"):  # each site kept its memory in its own place
+        assert list((tmp_path / "workspace").rglob(f"{site}/runs/*/sites/{site}/round-0001.safetensors"))
