@@ -21,9 +21,10 @@ def _model(job):
     return model, like
 
 
-def _result(like, value, components, samples=10, round_number=0):
+def _result(like, value, components, samples=10, round_number=0, site=""):
     parts = {name: {key: np.full_like(array, value) for key, array in like[name].items()} for name in components}
-    return Message(parts, meta={"round": round_number, "samples": samples})
+    passed_on = {"bank": {site: parts.pop("bank")}} if "bank" in parts else {}
+    return Message(parts, passed_on, meta={"round": round_number, "samples": samples})
 
 
 def _aggregate(job, round_number, results):
@@ -47,7 +48,7 @@ def test_results_are_averaged_by_samples():
 
 def test_other_sites_components_are_passed_on():
     names = ("online", "target", "bank")
-    model = _aggregate("fcl", 0, lambda like: {site: _result(like, v, names) for v, site in enumerate("abc")})
+    model = _aggregate("fcl", 0, lambda like: {s: _result(like, v, names, site=s) for v, s in enumerate("abc")})
     assert sorted(model.from_others("a")["bank"]) == ["b", "c"]
     assert np.all(model.from_others("a")["bank"]["c"]["features"] == 2)
     assert "bank" not in model.means and set(model.downloads()) == {"online", "target"}
@@ -113,7 +114,9 @@ def test_the_target_is_expected_in_calibration_rounds_only():
 
 def test_a_checkpoint_is_the_whole_model(tmp_path):
     names = ("online", "target", "bank")
-    model = _aggregate("fcl", 4, lambda like: {s: _result(like, v, names, round_number=4) for v, s in enumerate("ab")})
+    model = _aggregate(
+        "fcl", 4, lambda like: {s: _result(like, v, names, round_number=4, site=s) for v, s in enumerate("ab")}
+    )
     model.predictor.calibrate(0.25)
     folder = RunFolder(tmp_path / "run")
     folder.open({"settings": {"seed": 1}, "sites": ["a", "b"]}, fresh=False)

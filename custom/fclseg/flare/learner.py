@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from nvflare.apis.fl_context import FLContext
@@ -11,10 +11,9 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 from nvflare.app_common.abstract.learner_spec import Learner
 
-from fclseg.errors import FCLSegError
 from fclseg.federation.distance import distance
-from fclseg.federation.exchange import DISTANCE, NEVER
-from fclseg.federation.states import Arrays, check_state, to_arrays, to_tensors
+from fclseg.federation.exchange import DISTANCE, NEVER, OTHERS
+from fclseg.federation.states import check_state, to_arrays, to_tensors
 from fclseg.flare import diagnostics
 from fclseg.flare.curves import send_curves
 from fclseg.flare.memory import SiteState
@@ -60,7 +59,7 @@ class SiteLearner(Learner):
             result = self._train(optimizer, round_number)
             site.memory.save(SiteState(round_number, site.method.state_dict(), optimizer_state(optimizer)))
         send_curves(self, fl_ctx, round_number, loss=result.loss, feature_std=result.feature_std)
-        answer = Message(self._outgoing(), meta={"round": round_number, "run": message.meta["run"], **vars(result)})
+        answer = self._outgoing({"round": round_number, "run": message.meta["run"], **vars(result)})
         self._check(answer, self._place.name)
         answer.components.update(before | diagnostics.after(site))
         return answer.to_shareable()
@@ -114,10 +113,15 @@ class SiteLearner(Learner):
             round_number=round_number,
         )
 
-    def _outgoing(self) -> dict[str, Arrays]:
+    def _outgoing(self, meta: dict[str, Any]) -> Message:
         """All components that ever go up; a filter withholds those that do not in this round."""
-        flows = self._site.settings.row.flows
-        names = [flow.component for flow in flows if flow.up != NEVER and flow.component != DISTANCE]
-        if not names:
-            raise FCLSegError(f"job '{self._site.settings.job}' sends nothing up: its row needs no federated run")
-        return {name: to_arrays(self._site.method.send(name)) for name in names}
+        message = Message(meta=meta)
+        for flow in self._site.settings.row.flows:
+            if flow.up == NEVER or flow.component == DISTANCE:
+                continue
+            arrays = to_arrays(self._site.method.send(flow.component))
+            if flow.combine == OTHERS:
+                message.others[flow.component] = {self._place.name: arrays}
+            else:
+                message.components[flow.component] = arrays
+        return message

@@ -1,7 +1,8 @@
 """What a task or a result carries, as NVFlare's DXO and as plain Python.
 
-A message is a COLLECTION with one entry per component: WEIGHTS for a network that is averaged, a COLLECTION by site for
-what the other sites sent, METRICS for the distance. Its meta data say which run and round it belongs to.
+A message is a COLLECTION with one entry per component: WEIGHTS for a network that is averaged, a COLLECTION of
+APP_DEFINED by site for what is passed on between sites (features, which are no weights to NVFlare's filters), METRICS
+for the distance. Its meta data say which run and round it belongs to.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ REASON = "fclseg_reason"
 
 @dataclass
 class Message:
-    """Components by name, the other sites' components by name and site, the distance, and the meta data."""
+    """Components that are averaged, by name; those that are passed on, by name and site; the distance; meta data."""
 
     components: dict[str, Arrays] = field(default_factory=dict)
     others: dict[str, dict[str, Arrays]] = field(default_factory=dict)
@@ -38,7 +39,7 @@ class Message:
     def to_dxo(self) -> DXO:
         data = {name: DXO(DataKind.WEIGHTS, data=arrays) for name, arrays in self.components.items()}
         for name, states in self.others.items():
-            by_site = {site: DXO(DataKind.WEIGHTS, data=arrays) for site, arrays in states.items()}
+            by_site = {site: DXO(DataKind.APP_DEFINED, data=arrays) for site, arrays in states.items()}
             data[name] = DXO(DataKind.COLLECTION, data=by_site)
         if self.distance is not None:
             data[DISTANCE] = DXO(DataKind.METRICS, data={"d": float(self.distance)})

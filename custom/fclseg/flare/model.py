@@ -81,14 +81,15 @@ class Aggregator:
         if message.round_number != self._round:
             raise FCLSegError(f"{site}: the result belongs to round {message.round_number}, not to {self._round}")
         check_message(message, self._like, site)
+        passed_on = {name: states[site] for name, states in message.others.items() if site in states}
         expected = {flow.component for flow in self._flows}
-        if different := sorted(expected ^ set(message.components)):
+        if different := sorted(expected ^ {*message.components, *passed_on}):
             fault = "lacks" if different[0] in expected else "brings unexpected"
             raise FCLSegError(f"{site}: the result {fault} component '{different[0]}': run the same job everywhere")
         for name, mean in self._means.items():
             mean.add(message.components[name], message.meta["samples"], site)
         for name, states in self._others.items():
-            states[site] = message.components[name]
+            states[site] = passed_on[name]
         self.sites.append(site)
 
     def finish(self, model: GlobalModel) -> None:
