@@ -16,9 +16,9 @@ from fclseg.cli.study import TABLES as COMMAND_LINE_TABLES
 from fclseg.study.tables import TABLES
 
 SMALLEST = ["--preset", "demo", "--sites", "2", "--patients", "5", "--rounds", "1", "--folds", "1"]
-SMALLEST += ["--set", "finetune_epochs=1", "--set", "finetune_lr=0.005"]
+SMALLEST += ["--set", "finetune_epochs=1", "--set", "finetune_lr=0.005", "--jobs", "1"]
 LEARNT = ["--methods", "random,fcl"]
-LOCAL = [*LEARNT, "--labels", "1,2", "--reading", "full,frozen"]
+LOCAL = [*LEARNT, "--labels", "1,2", "--reading", "full,frozen", "--jobs", "2"]
 pytestmark = [pytest.mark.simulator, pytest.mark.timeout(300)]
 
 

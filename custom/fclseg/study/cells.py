@@ -20,6 +20,9 @@ RECIPE = 1
 RANDOM = "random"
 """The row without pre-training."""
 
+FEDERATED_JOB = "finetune_federated"
+"""The job of federated fine-tuning; the one row of the exchange plan that is no pre-training."""
+
 FULL, FROZEN = "full", "frozen"
 """The two readings: the whole network is fine-tuned (what a user gets), or a decoder on a frozen encoder (feature
 quality)."""

@@ -16,19 +16,21 @@ from fclseg.finetune.protocols import Draw, draw
 from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FROZEN, Cell, Finetuning, Pretraining
-from fclseg.study.federated import finetune_federated
-from fclseg.study.pretraining import encoder_of, run_pretraining
 
 
 def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
     """The result of a cell as plain values, ready to be stored."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="monai")
     if isinstance(cell, Pretraining):
+        from fclseg.study.pretraining import run_pretraining  # imports nvflare, which most cells can do without
+
         return run_pretraining(cell, cache)
     splits = Splits.load(cell.data.splits)
     chosen = draw(cell.protocol, splits, cell.site, cell.fold, cell.labels, cell.seed)
     encoder = encoder_of(cell, cache, splits)
     if cell.protocol == "federated":
+        from fclseg.study.federated import finetune_federated
+
         evaluator, losses = finetune_federated(cell, cache, encoder)
         evaluation = evaluator.run()
         dice, hd95, volumes = evaluation.dice, evaluation.hd95, evaluation.rows
@@ -47,6 +49,18 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         "losses": [round(loss, 5) for loss in losses],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
+
+
+def encoder_of(cell: Finetuning, cache: Cache, splits: Splits) -> Path | None:
+    """The encoder a fine-tuning starts from. Where every site has its own (Local CL), it is that of the fine-tuning
+    site, and for protocols without one that of another site in each fold."""
+    if cell.pretraining is None:
+        return None
+    encoders = cache.get(cell.pretraining.key)["encoders"]
+    if "" in encoders:
+        return cache.root / encoders[""]
+    names = sorted(encoders)
+    return cache.root / encoders[cell.site if cell.site in encoders else names[cell.fold % len(names)]]
 
 
 def finetune_here(cell: Finetuning, encoder: Path | None, chosen: Draw) -> FinetuneResult:

@@ -23,9 +23,8 @@ from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
 from fclseg.presets import Preset, get_preset
 from fclseg.study.cache import Cache
-from fclseg.study.cells import FROZEN, Dataset, Finetuning
+from fclseg.study.cells import FEDERATED_JOB, FROZEN, Dataset, Finetuning
 
-JOB = "finetune_federated"
 PICKUP_SECONDS = 180
 """Every site has its own process, so one that does not fetch its task for that long has died."""
 
@@ -66,12 +65,12 @@ def finetuning_preset(preset: Preset, reading: str) -> Preset:
 
 def finetune_federated(cell: Finetuning, cache: Cache, encoder: Path | None) -> tuple[VolumeEvaluator, list[float]]:
     """Fine-tune over all sites; the evaluator holds the final global network, the losses are those of the rounds."""
-    folder = cache.root / "runs" / f"{JOB}-{cell.key}"
+    folder = cache.root / "runs" / f"{FEDERATED_JOB}-{cell.key}"
     preset = finetuning_preset(cell.preset, cell.reading)
     more = {"fold": cell.fold, "annotated": cell.labels, "encoder": encoder and str(encoder)}
-    settings = run_job(JOB, folder, cell.data, preset, cell.seed, **more)
+    settings = run_job(FEDERATED_JOB, folder, cell.data, preset, cell.seed, **more)
     run = RunFolder(folder)
-    method = build_method(get_row(JOB), preset, settings.seed)
+    method = build_method(get_row(FEDERATED_JOB), preset, settings.seed)
     model = run.load(GlobalModel.initial(settings.row, method))
     method.receive({"online": to_tensors(model.means["online"])})
     losses = [one["loss"] for one in run.rounds()]

@@ -13,7 +13,7 @@ from fclseg.methods.registry import build_method
 from fclseg.methods.training import cosine_lr, make_optimizer, train_round
 from fclseg.networks.loading import save_encoder
 from fclseg.study.cache import Cache
-from fclseg.study.cells import Finetuning, Pretraining
+from fclseg.study.cells import Pretraining
 from fclseg.study.federated import run_job
 
 
@@ -27,18 +27,6 @@ def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
         rounds, encoders = train_alone(cell, folder)
     encoders = {site: str((folder / name).relative_to(cache.root)) for site, name in encoders.items()}
     return {"run": {"rounds": rounds}, "encoders": encoders}
-
-
-def encoder_of(cell: Finetuning, cache: Cache, splits: Splits) -> Path | None:
-    """The encoder a fine-tuning starts from. Where every site has its own (Local CL), it is that of the fine-tuning
-    site, and for protocols without one that of another site in each fold."""
-    if cell.pretraining is None:
-        return None
-    encoders = cache.get(cell.pretraining.key)["encoders"]
-    if "" in encoders:
-        return cache.root / encoders[""]
-    names = sorted(encoders)
-    return cache.root / encoders[cell.site if cell.site in encoders else names[cell.fold % len(names)]]
 
 
 def train_alone(cell: Pretraining, folder: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import ROWS
 from fclseg.presets import Preset
-from fclseg.study.cells import RANDOM
+from fclseg.study.cells import FEDERATED_JOB, RANDOM
 
 PROPOSED = ("fcl", "fclopt", "fclopt_ptnu", "fclopt_dp")
 BASELINES = ("local_cl", "fedrotation", "fedsimclr", "fedswav", "fedca", "fedmoco", "fedbyol", "fedu", "fedgl")
@@ -128,7 +128,7 @@ def choose_methods(table: Table, wanted: str | None) -> tuple[str, ...]:
     if not wanted:
         return table.methods
     names = [name.strip() for name in wanted.split(",") if name.strip()]
-    known = [RANDOM, *(name for name in ROWS if name)]
+    known = [RANDOM, *(name for name in ROWS if name != FEDERATED_JOB)]
     if unknown := [name for name in names if name not in known]:
         raise FCLSegError(f"there is no method '{unknown[0]}': choose from {', '.join(known)}")
     order = {name: i for i, name in enumerate((*table.methods, *known))}

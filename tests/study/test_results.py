@@ -1,0 +1,141 @@
+"""From cells to tables: entries, comparisons and exports, with figures that can be worked out by hand."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+from fclseg.data.sites import Splits
+from fclseg.errors import FCLSegError
+from fclseg.presets import get_preset
+from fclseg.study.cache import Cache
+from fclseg.study.cells import Dataset
+from fclseg.study.export import dice_table, markdown, runs_csv, table_csv
+from fclseg.study.plan import Request, plan
+from fclseg.study.report.page import render, write_report
+from fclseg.study.results import study_document
+from fclseg.study.tables import TABLES, choose_methods, paper_dice, paper_tables, table_rows
+from fclseg.study.wire import components_table
+
+SITES = ("site-1", "site-2", "site-3", "site-4")
+
+
+@pytest.fixture
+def request_(tmp_path):
+    splits = tmp_path / "splits.json"
+    Splits.make([f"p{i:02d}" for i in range(40)], sites=4, folds=5).save(splits)
+    data = Dataset(tmp_path / "images", "acdc", splits, "fingerprint")
+    rows = table_rows(TABLES["local"], ("random", "fclopt"), get_preset("demo"))
+    return Request(TABLES["local"], tuple(rows), (1, 2), 5, 1, 2, ("full",), data, data, "random")
+
+
+def dice_of(cell) -> float:
+    """Random: .40 + .02 per fold + .01 per site; FCLOpt: .1 more, and .02 more or less by pre-training seed."""
+    value = 0.40 + 0.02 * cell.fold + 0.01 * SITES.index(cell.site)
+    return value + (0.1 + (0.02, -0.02)[cell.pretraining.seed] if cell.pretraining else 0.0)
+
+
+@pytest.fixture
+def finished(request_, tmp_path):
+    cache, planned = Cache(tmp_path), plan(request_)
+    for one in planned:
+        dice = dice_of(one.cell)
+        structures = {"RV": dice - 0.1, "MYO": dice, "LV": dice + 0.1}
+        losses = [1.0, 0.5]
+        result = {"dice": dice, "structures": structures, "hd95": dict.fromkeys(structures, 9.0), "losses": losses}
+        cache.put(one.cell.key, result | {"seconds": 2.0})
+        if one.cell.pretraining:
+            cache.put(one.cell.pretraining.key, {"seconds": 60.0, "run": {"rounds": []}})
+    return study_document(request_, planned, cache, [], "fclseg study local")
+
+
+def test_plan_has_every_pair_once_and_shares_pretraining(request_):
+    planned = plan(request_)
+    assert len({one.cell.key for one in planned}) == len(planned) == 4 * 5 * 2 * (1 + 2)
+    assert len({one.cell.pretraining.key for one in planned if one.cell.pretraining}) == 2
+    half = planned[: len(planned) // 2]
+    assert {one.row.key for one in half} == {"random", "fclopt"}, "a study stopped early has compared all rows"
+
+
+def test_entries_are_what_the_figures_say(finished):
+    random, fclopt = finished["entries"][:2]
+    assert random["summary"]["mean"] == pytest.approx(0.40 + 0.04 + 0.015)
+    assert random["summary"]["sd"] == pytest.approx(0.0129099, abs=1e-6)  # of .44 .45 .46 .47
+    assert (random["summary"]["groups"], random["summary"]["runs"], random["summary"]["fine_tunings"]) == (4, 20, 20)
+    assert fclopt["summary"]["fine_tunings"] == 40 and fclopt["summary"]["runs"] == 20
+    assert fclopt["comparison"]["pairs"] == 20, "pre-training seeds are averaged, they are no further pairs"
+    assert fclopt["comparison"]["difference"] == pytest.approx(0.1)
+    assert fclopt["comparison"]["p_holm"] == pytest.approx(2 * fclopt["comparison"]["p"])
+    assert random["comparison"] is None
+    assert fclopt["structures"]["LV"] == pytest.approx(0.1 + fclopt["summary"]["mean"])
+    assert random["paper"] == (0.28, 0.037)
+    assert finished["curves"][0]["loss"] == [1.0, 0.5]
+    assert [run["seed"] for run in finished["pretraining"]] == [0, 1]
+
+
+def test_unfinished_cells_are_counted_not_invented(request_, tmp_path):
+    document = study_document(request_, plan(request_), Cache(tmp_path / "empty"), [], "")
+    assert document["entries"] == [] and document["missing"] == 120
+    assert "120 fine-tunings have no result" in render([prepared(document, tmp_path)], [])
+
+
+def prepared(document, folder):
+    from fclseg.study.report.page import prepare
+
+    return prepare(document, folder)
+
+
+def test_exports_agree(finished):
+    assert "| Random init | 0.455 ± 0.013 (paper 0.280 ± 0.037) | 0.455 ± 0.013" in dice_table(finished, "full")
+    assert "| FCLOpt, N=1 | +0.100 | +0.100 to +0.100 |" in markdown(finished)
+    runs = list(csv.DictReader(io.StringIO(runs_csv(finished))))
+    assert len(runs) == 80 and runs[0]["site"] == "site-1"
+    cells = list(csv.DictReader(io.StringIO(table_csv(finished))))
+    assert [cell["row"] for cell in cells] == ["random", "fclopt"] * 2
+    assert float(cells[1]["difference"]) == pytest.approx(0.1) and float(cells[0]["hd95_mm_LV"]) == 9.0
+
+
+def test_page_holds_the_figures_and_needs_nothing_else(finished, tmp_path):
+    page = render([prepared(finished, tmp_path)], [])
+    assert "0.455 ± 0.013" in page and "paper 0.280 ± 0.037" in page
+    assert "2 of 2 comparisons are better than Random init" in page
+    assert "http:" not in page and "https:" not in page and "<script" not in page and "url(" not in page
+    with pytest.raises(FCLSegError, match="neither a study"):
+        write_report(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"folds": 6}, "the split has 5 folds"),
+        ({"labels": (1, 9)}, "N=9 annotated patients are not possible, because a fold leaves 8"),
+        ({"baseline": "fcl"}, "the baseline 'fcl' is not a row"),
+    ],
+)
+def test_impossible_requests_are_one_sentence(request_, change, message):
+    with pytest.raises(FCLSegError, match=message):
+        replace(request_, **change)
+
+
+def test_methods_are_chosen_by_name_in_the_tables_order():
+    assert choose_methods(TABLES["local"], "fclopt, random,fclopt") == ("random", "fclopt")
+    assert choose_methods(TABLES["local"], None) == TABLES["local"].methods
+    with pytest.raises(FCLSegError, match="no method 'fclop': choose from random, fedbyol"):
+        choose_methods(TABLES["local"], "fclop")
+
+
+def test_every_row_of_the_paper_has_its_figures():
+    for table in TABLES.values():
+        figures = paper_tables()[table.name]
+        if table.protocol:
+            assert set(figures["dice"]) == {row.key for row in table_rows(table, table.methods, get_preset("paper"))}
+            assert all(len(values) == len(figures["labels"]) for values in figures["dice"].values())
+    assert paper_dice("federated", "fclopt_dp", 1) == (0.778, 0.016)
+    assert paper_dice("local", "random", 3) is None and paper_dice("components", "fcl", 1) is None
+
+
+def test_components_follow_the_exchange_plan():
+    table = components_table(("fcl", "fclopt_dp", "random", "fedswav"))
+    assert table["columns"] == ["online", "predictor", "target", "features", "distance", "prototypes"]
+    assert table["rows"]["fclopt_dp"] == ["yes", "yes", "almost none", "", "both ways", ""]
+    assert "random" not in table["rows"]

@@ -1,0 +1,43 @@
+"""What a user who mistypes reads: one sentence, exit code 1, no traceback."""
+
+import pytest
+from fclseg.cli import main
+from fclseg.cli.study import parse_value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--labels", "1,x"], "--labels must be whole numbers separated by commas, for example 1,2,4, not '1,x'"),
+        (["--labels", "0"], "--labels must be at least 1, not 0"),
+        (["--reading", "half"], "there is no reading 'half': choose full, frozen or full,frozen"),
+        (["--methods", "byol"], "there is no method 'byol'"),
+        (["--methods", "finetune_federated"], "there is no method 'finetune_federated'"),
+        (["--set", "rounds"], "--set rounds is not of the form NAME=VALUE"),
+        (["--set", "colour=3"], "has no setting 'colour'"),
+        (["--data", "/nowhere"], "/nowhere: there is no such folder"),
+        (["--splits", "splits.json"], "--splits belongs to a data folder: give --data as well"),
+        (["--jobs", "0"], "--jobs must be at least 1, not 0"),
+    ],
+)
+def test_mistakes_are_one_sentence(arguments, sentence, capsys, tmp_path):
+    assert main(["study", "local", "--preset", "demo", "--out", str(tmp_path), *arguments]) == 1
+    text = capsys.readouterr().err
+    assert sentence in text and text.startswith("fclseg: ") and text.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_table_is_refused_with_the_list(capsys):
+    with pytest.raises(SystemExit):
+        main(["study", "locale"])
+    assert "learning-rate" in capsys.readouterr().err
+
+
+def test_report_of_a_folder_without_results(capsys, tmp_path):
+    assert main(["report", str(tmp_path)]) == 1
+    assert "holds neither a study (study.json) nor a run (rounds.jsonl)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("text", "value"), [("3", 3), ("0.5", 0.5), ("8,16", (8, 16)), ("adamw", "adamw")])
+def test_preset_values_from_the_command_line(text, value):
+    assert parse_value(text) == value
