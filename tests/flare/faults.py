@@ -23,7 +23,7 @@ class FaultyExecutor(SiteExecutor):
             if fault == "raise":
                 raise ZeroDivisionError("the site's computer is on fire")
             if fault == "hang":
-                time.sleep(25)
+                time.sleep(50)
             result = train(data, fl_ctx, abort_signal)
             if fault == "nan":
                 dxo = from_shareable(result)

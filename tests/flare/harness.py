@@ -39,7 +39,7 @@ class Simulation:
                 start_new_session=True,
             )
 
-    def finish(self, process: subprocess.Popen, timeout: float = 280) -> int:
+    def finish(self, process: subprocess.Popen, timeout: float = 500) -> int:
         try:
             return process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -87,7 +87,7 @@ def _misbehave(simulation: Simulation, faults: dict[str, str]) -> None:
 
 
 def test_sites_that_fail_do_not_stop_the_others(tmp_path, cache, data):
-    settings = {**SETTINGS, "rounds": 2, "pretrain_timeout": 20}
+    settings = {**SETTINGS, "rounds": 2, "pretrain_timeout": 40}
     simulation = Simulation(tmp_path, cache, "fclopt", settings, data)
     _misbehave(simulation, {"site-2": "nan", "site-3": "raise", "site-4": "hang"})
     assert simulation.complete("-n", "4", "-t", "4") == 0, simulation.log[-3000:]

@@ -64,6 +64,9 @@ class RoundController(Controller):
             self._run(abort_signal, fl_ctx)
         except FCLSegError as error:
             self.system_panic(str(error), fl_ctx)
+        except Exception as error:
+            self.log_exception(fl_ctx, "the run failed")
+            self.system_panic(f"the run failed with {type(error).__name__}: {error}", fl_ctx)
 
     def _run(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         sites = sorted(client.name for client in self._engine.get_clients())

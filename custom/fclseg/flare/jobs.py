@@ -44,7 +44,7 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
         "components": [
             {
                 "id": "curves",
-                "path": "fclseg.flare.curves.RunCurves",
+                "path": "fclseg.flare.tensorboard.RunCurves",
                 "args": {"controller_id": CONTROLLER, "events": [f"fed.{CURVES}"]},
             }
         ],

@@ -57,10 +57,10 @@ class SiteLearner(Learner):
             before = diagnostics.before(site, message)
             self._receive(message)
             result = self._train(optimizer, round_number)
+            answer = self._outgoing({"round": round_number, "run": message.meta["run"], **vars(result)})
+            self._check(answer, self._place.name)  # before it is remembered: a round that went wrong leaves no trace
             site.memory.save(SiteState(round_number, site.method.state_dict(), optimizer_state(optimizer)))
         send_curves(self, fl_ctx, round_number, loss=result.loss, feature_std=result.feature_std)
-        answer = self._outgoing({"round": round_number, "run": message.meta["run"], **vars(result)})
-        self._check(answer, self._place.name)
         answer.components.update(before | diagnostics.after(site))
         return answer.to_shareable()
 

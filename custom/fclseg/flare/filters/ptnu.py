@@ -44,10 +44,11 @@ class PredictTarget(MessageFilter):
             raise FCLSegError(f"{self._place.name}: the task brings no distance to predict the target network from")
         site = Site.of(self._place, message)
         with site.memory.held():
-            online = message.components.get("online") or to_arrays(
-                site.memory.recall_global(message.round_number)["online"]
-            )
+            recalled = {} if "online" in message.components else site.memory.recall_global(message.round_number)
             own = to_arrays(site.component("target", message.round_number))
+        if not recalled and "online" not in message.components:
+            raise FCLSegError(f"{self._place.name}: neither this task nor a distance task brought the online network")
+        online = message.components.get("online") or to_arrays(recalled["online"])
         momentum = site.settings.build_preset().ptnu_momentum
         message.components["target"] = predict_target(online, own, message.distance, momentum)
         message.distance = None

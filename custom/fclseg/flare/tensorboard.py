@@ -1,0 +1,18 @@
+"""The server's end of the curves: NVFlare's own TensorBoard receiver, writing into the run folder."""
+
+from nvflare.apis.fl_context import FLContext
+from nvflare.app_opt.tracking.tb.tb_receiver import TBAnalyticsReceiver
+
+FOLDER = "tensorboard"
+
+
+class RunCurves(TBAnalyticsReceiver):
+    """Writes to the run folder: NVFlare's own place is in the simulator's workspace, which is wiped at each start."""
+
+    def __init__(self, controller_id: str, events: list[str] | None = None):
+        super().__init__(FOLDER, events)
+        self._controller_id = controller_id
+
+    def initialize(self, fl_ctx: FLContext) -> None:
+        controller = fl_ctx.get_engine().get_component(self._controller_id)
+        self.root_log_dir = str(controller.run_path / FOLDER)
