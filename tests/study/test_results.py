@@ -12,7 +12,7 @@ from fclseg.study.cache import Cache
 from fclseg.study.cells import Dataset
 from fclseg.study.export import dice_table, markdown, runs_csv, table_csv
 from fclseg.study.plan import Request, plan
-from fclseg.study.report.page import render, write_report
+from fclseg.study.report.page import headline, prepare, render, write_report
 from fclseg.study.results import study_document
 from fclseg.study.tables import TABLES, choose_methods, paper_dice, paper_tables, table_rows
 from fclseg.study.wire import components_table
@@ -76,13 +76,7 @@ def test_entries_are_what_the_figures_say(finished):
 def test_unfinished_cells_are_counted_not_invented(request_, tmp_path):
     document = study_document(request_, plan(request_), Cache(tmp_path / "empty"), [], "")
     assert document["entries"] == [] and document["missing"] == 120
-    assert "120 fine-tunings have no result" in render([prepared(document, tmp_path)], [])
-
-
-def prepared(document, folder):
-    from fclseg.study.report.page import prepare
-
-    return prepare(document, folder)
+    assert "120 fine-tunings have no result" in render([prepare(document, tmp_path)], [])
 
 
 def test_exports_agree(finished):
@@ -96,12 +90,19 @@ def test_exports_agree(finished):
 
 
 def test_page_holds_the_figures_and_needs_nothing_else(finished, tmp_path):
-    page = render([prepared(finished, tmp_path)], [])
+    page = render([prepare(finished, tmp_path)], [])
     assert "0.455 ± 0.013" in page and "paper 0.280 ± 0.037" in page
-    assert "2 of 2 comparisons are better than Random init" in page
+    assert "Better than Random init: 2. Worse: 0. (2 paired comparisons" in page
     assert "http:" not in page and "https:" not in page and "<script" not in page and "url(" not in page
     with pytest.raises(FCLSegError, match="neither a study"):
         write_report(tmp_path / "nothing")
+
+
+def test_headline_says_when_there_are_too_few_pairs(request_, tmp_path, finished):
+    few = replace(request_, folds=1)
+    document = study_document(few, plan(few), Cache(tmp_path), [], "")
+    assert "No difference to Random init is established" in headline(document, "full")
+    assert "With 4 pairs it could not be" in headline(document, "full")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ The tests share one study folder, so what one table has trained the next one fin
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,6 +94,38 @@ def test_a_second_call_answers_from_the_cache_without_torch(studies):
     assert answer.stdout.splitlines()[-1] == "[]"
     assert time.monotonic() - started < 30
     assert (studies / "local" / "runs.csv").read_text() == before
+
+
+def test_report_of_a_run_and_of_all_studies(studies, tmp_path):
+    run = next((studies / "runs").glob("fcl-*"))
+    assert main(["report", str(run), "--out", str(tmp_path / "run.html")]) == 0
+    page = (tmp_path / "run.html").read_text()
+    assert all(title in page for title in ("Pre-training loss by site", "Payload per site and round", "On the wire"))
+    assert "↓ bank" in page or "↑ bank" in page
+    assert main(["report", str(studies), "--out", str(tmp_path / "all.html")]) == 0
+    assert "Same slice, every method" in (tmp_path / "all.html").read_text()
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser, which nothing else here does")
+def test_page_fits_a_phone(studies, tmp_path):
+    """No sideways scrolling of the page at 390 pixels, measured by a real browser."""
+    page = (studies / "local" / "report.html").absolute()
+    (tmp_path / "phone.html").write_text(
+        f'<iframe id="f" src="file://{page}" style="width:390px;height:800px;border:0"></iframe><p id="w"></p>'
+        '<script>onload=()=>{document.title=document.getElementById("w").textContent='
+        'document.getElementById("f").contentDocument.documentElement.scrollWidth}</script>'
+    )
+    command = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--allow-file-access-from-files",
+        "--dump-dom",
+    ]
+    command += [f"--user-data-dir={tmp_path}/profile", "--no-first-run", "--disable-background-networking"]
+    answer = subprocess.run([*command, f"file://{tmp_path}/phone.html"], capture_output=True, text=True, timeout=60)
+    assert '<p id="w">390</p>' in answer.stdout
 
 
 def test_centralised(studies):

@@ -91,12 +91,14 @@ def headline(study: dict[str, Any], reading: str) -> str:
     better, worse = (
         sum(sign * test["difference"] > 0 and test["p_holm"] < SIGNIFICANT for test in tests) for sign in (1, -1)
     )
-    pairs = sorted({test["pairs"] for test in tests})
-    number = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
-    return (
-        f"{better} of {len(tests)} comparisons are better than {titles[study['baseline']]} and {worse} worse "
-        f"(Holm-corrected p < {SIGNIFICANT}, {number} pairs each)."
-    )
+    baseline, fewest = titles[study["baseline"]], min(test["pairs"] for test in tests)
+    how = f"{len(tests)} paired comparisons, Holm-corrected p < {SIGNIFICANT}, at least {fewest} pairs each"
+    if better or worse:
+        return f"Better than {baseline}: {better}. Worse: {worse}. ({how})"
+    none = f"No difference to {baseline} is established ({how})."
+    if 2 / 2**fewest >= SIGNIFICANT:
+        none += f" With {fewest} pairs it could not be: more folds, sites or seeds are needed."
+    return none
 
 
 def render(studies: list[dict[str, Any]], runs: list[dict[str, Any]]) -> str:

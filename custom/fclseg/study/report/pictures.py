@@ -10,8 +10,8 @@ import numpy as np
 PALETTE = np.array([[0, 0, 0], [86, 180, 233], [0, 158, 115], [230, 95, 40]]) / 255
 """Background, then structures 1, 2, 3: colours that people with any colour vision tell apart."""
 SHARE = 0.55
-ENLARGE = 4
-MARGIN = 6
+ENLARGE = 6
+MARGIN = 8
 
 
 def comparison(study: dict[str, Any], root: Path) -> list[dict[str, Any]]:
