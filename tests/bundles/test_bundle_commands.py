@@ -11,7 +11,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 from fclseg.data.phantom import write_phantom
-from fclseg.finetune.network import FreezableUNet
+from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import save_encoder
 from fclseg.presets import get_preset
 from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out

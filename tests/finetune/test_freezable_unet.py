@@ -1,7 +1,8 @@
 """Initial weights, frozen encoders and parameter groups."""
 
 import torch
-from fclseg.finetune.network import FreezableUNet, measure_statistics, parameter_groups
+from fclseg.finetune.network import parameter_groups
+from fclseg.networks.freezable import FreezableUNet, measure_statistics
 
 CHANNELS = (4, 8, 12)
 

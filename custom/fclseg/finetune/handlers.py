@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from fclseg.errors import FCLSegError
 from fclseg.finetune.dataset import LabelledBatches
-from fclseg.finetune.network import FreezableUNet, measure_statistics
+from fclseg.networks.freezable import FreezableUNet, measure_statistics
 
 CHECKPOINT = "checkpoint.pt"
 """A training that is not finished yet; removed when its model is written."""

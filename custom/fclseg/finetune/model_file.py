@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fclseg.errors import FCLSegError
-from fclseg.finetune.network import FreezableUNet
+from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import format_channels, read_tensors, write_tensors
 
 MODEL = "model.safetensors"

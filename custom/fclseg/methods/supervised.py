@@ -12,8 +12,8 @@ from torch import nn
 
 from fclseg.data.augment import augment_labelled
 from fclseg.data.sampler import Batch, SliceSampler
-from fclseg.finetune.network import FreezableUNet, measure_statistics
 from fclseg.methods.base import Method
+from fclseg.networks.freezable import FreezableUNet, measure_statistics
 from fclseg.presets import Preset
 from fclseg.randomness import generator as new_generator
 
