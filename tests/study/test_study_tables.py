@@ -110,22 +110,19 @@ def test_report_of_a_run_and_of_all_studies(studies, tmp_path):
 def test_page_fits_a_phone(studies, tmp_path):
     """No sideways scrolling of the page at 390 pixels, measured by a real browser."""
     page = (studies / "local" / "report.html").absolute()
-    (tmp_path / "phone.html").write_text(
-        f'<iframe id="f" src="file://{page}" style="width:390px;height:800px;border:0"></iframe><p id="w"></p>'
-        '<script>onload=()=>{document.title=document.getElementById("w").textContent='
-        'document.getElementById("f").contentDocument.documentElement.scrollWidth}</script>'
+    script = (
+        'onload=()=>{const e=document.getElementById("f").contentDocument.documentElement;'
+        'document.getElementById("w").textContent=e.scrollWidth-e.clientWidth}'
     )
-    command = [
-        "chromium",
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--allow-file-access-from-files",
-        "--dump-dom",
-    ]
+    (tmp_path / "phone.html").write_text(
+        f'<iframe id="f" src="file://{page}" style="width:390px;height:800px"></iframe><p id="w"></p>'
+        f"<script>{script}</script>"
+    )
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
     command += [f"--user-data-dir={tmp_path}/profile", "--no-first-run", "--disable-background-networking"]
-    answer = subprocess.run([*command, f"file://{tmp_path}/phone.html"], capture_output=True, text=True, timeout=60)
-    assert '<p id="w">390</p>' in answer.stdout
+    command += ["--dump-dom", f"file://{tmp_path}/phone.html"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert '<p id="w">0</p>' in answer.stdout
 
 
 def test_centralised(studies):
