@@ -81,7 +81,7 @@ PRESETS = {
             rounds=60,
             local_epochs=5,
             batch_size=16,
-            bank_size=1024,
+            bank_size=512,
         ),
         Preset(
             name="paper",
