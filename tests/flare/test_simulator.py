@@ -23,7 +23,7 @@ def cache(tmp_path_factory):
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data") / "phantom"
-    write_phantom(folder, patients=4, frames=2)
+    write_phantom(folder, patients=8, frames=2)
     return folder
 
 

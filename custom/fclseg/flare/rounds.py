@@ -119,7 +119,9 @@ class RunLoop:
     def _check_enough(self, number: int, answered: list[str], failures: dict[str, str]) -> None:
         needed = max(1, self.settings.min_sites)
         if len(answered) < needed:
-            reasons = "; ".join(f"{site}: {reason}" for site, reason in failures.items()) or "no site is present"
+            reasons = (
+                "; ".join(f"{site}: {reason}" for site, reason in sorted(failures.items())) or "no site is present"
+            )
             raise FCLSegError(f"round {number} has {len(answered)} valid answers and needs {needed} ({reasons})")
 
     def _meta(self, number: int) -> dict[str, Any]:

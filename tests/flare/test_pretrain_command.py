@@ -1,0 +1,78 @@
+"""``fclseg pretrain`` before and after the simulator: refusals in one sentence, derived jobs, progress."""
+
+import json
+from pathlib import Path
+
+import pytest
+from fclseg.cli import main
+from fclseg.cli.pretrain import Progress
+from fclseg.errors import FCLSegError
+from fclseg.flare.launch import derive_job, read_job
+from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.settings import RunSettings
+
+JOB = Path(__file__).parents[2] / "jobs" / "fclopt_dp"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--job", "nowhere"], "nowhere is not an FCLSeg job"),
+        (["--job", str(JOB), "--data", "missing"], "missing does not exist"),
+        (["--job", str(JOB), "--set", "rounds"], "not KEY=VALUE"),
+        (["--job", str(JOB), "--set", "depth=3"], "no setting 'depth'"),
+        (["--job", str(JOB), "--preset", "huge"], "no preset 'huge'"),
+        (["--job", str(JOB), "--fraction", "0"], "fraction"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(arguments, complaint, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["pretrain", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert complaint in error and error.startswith("fclseg: ") and "Traceback" not in error
+
+
+def _run_folder(tmp_path, **changes):
+    settings = RunSettings.read({**read_job(JOB)[1], "preset": "demo", "pickup_timeout": 180, **changes}, {})
+    folder = RunFolder(tmp_path / "runs" / "fclopt_dp-demo")
+    folder.open({"settings": settings.to_dict(), "sites": ["site-1", "site-2"], "data": None}, fresh=False)
+    return folder
+
+
+def test_a_complete_run_is_not_started_again(tmp_path, capsys):
+    folder = _run_folder(tmp_path)
+    (folder.path / "encoder.safetensors").touch()
+    arguments = ["pretrain", "--job", str(JOB), "--preset", "demo", "--runs", str(tmp_path / "runs")]
+    assert main(arguments) == 0
+    assert "is complete; --fresh starts it over" in capsys.readouterr().out
+    assert main([*arguments, "--seed", "1"]) == 1
+    assert "another 'seed'" in capsys.readouterr().err
+    assert main([*arguments, "--sites", "3"]) == 1
+    assert "another 'sites'" in capsys.readouterr().err
+
+
+def test_a_derived_job_keeps_what_its_owner_added(tmp_path):
+    derived = derive_job(JOB, tmp_path / "first", {})
+    path = derived / "app/config/config_fed_client.json"
+    document = json.loads(path.read_text())
+    document["task_result_filters"].append({"tasks": ["pretrain"], "filters": [{"path": "nvflare.x.Y", "args": {}}]})
+    path.write_text(json.dumps(document))
+    again = derive_job(derived, tmp_path / "second", {"seed": 5, "rounds": 9})
+    assert json.loads((again / "app/config/config_fed_client.json").read_text()) == document
+    assert read_job(again)[1] == {**read_job(JOB)[1], "seed": 5, "rounds": 9}
+    with pytest.raises(FCLSegError, match="not an FCLSeg job"):
+        read_job(tmp_path)
+
+
+def test_one_line_per_round(tmp_path, capsys):
+    folder = _run_folder(tmp_path)
+    site = {"samples": 4, "status": "ok"}
+    record = {"round": 0, "loss": 0.5, "d": None, "d_predicted": 0.25, "seconds": 2.0, "sites": {"a": site, "b": site}}
+    progress = Progress(folder.path, rounds=2)
+    with open(folder.path / "rounds.jsonl", "w") as file:
+        file.write(json.dumps(record) + "\n" + '{"round": 1, ')
+        file.flush()
+        progress()
+        progress()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("round 1/2  loss 0.5000  d 2.500e-01  sites 2/2  2.0 s  eta 0:00:0")
