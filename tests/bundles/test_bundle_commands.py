@@ -157,6 +157,18 @@ def test_hvsmr_bundle_trains_by_the_shared_config(place, monkeypatch, capsys):
     assert (place / "hvsmr_out" / "model.safetensors").exists()
 
 
+def test_inference_config_has_the_properties_that_monai_applications_expect(trained, place, monkeypatch):
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    workflow = ConfigWorkflow(
+        config("acdc_unet", "inference"), logging_file=False, workflow_type="inference",
+        output_dir=str(place / "unused"), dataset_dir=str(place / "acdc"),
+        checkpoint=str(trained[0] / "model.safetensors"),
+    )  # fmt: skip
+    workflow.initialize()
+    assert workflow.check_properties() == []
+    assert len(workflow.dataset) == 6
+
+
 @pytest.mark.parametrize("bundle", NAMES)
 def test_bundle_is_complete(bundle):
     for name in ("configs/train.json", "configs/evaluate.json", "configs/inference.json", "configs/logging.conf",

@@ -5,7 +5,7 @@ import pytest
 import torch
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
-from fclseg.finetune.dataset import LabelledBatches, choose_patients, open_dataset
+from fclseg.finetune.dataset import LabelledBatches, choose_patients, open_dataset, training_slices
 
 NAMES = [f"patient{number:03d}" for number in range(1, 5)]
 
@@ -54,7 +54,7 @@ def test_impossible_wishes_are_refused(store, wish):
 
 
 def test_epochs_replay_and_differ_from_each_other(store):
-    loaders = [LabelledBatches(store, NAMES[:2], 6, seed=4, device="cpu") for _ in range(2)]
+    loaders = [LabelledBatches(training_slices(store, NAMES[:2], 6), seed=4) for _ in range(2)]
     first, again = (list(loader) for loader in loaders)
     assert len(first) == len(loaders[0]) == len(store.select(patients=NAMES[:2])) // 6
     for mine, theirs in zip(first, again, strict=True):

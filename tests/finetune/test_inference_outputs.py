@@ -9,6 +9,7 @@ import pytest
 import torch
 from fclseg.errors import DataError
 from fclseg.finetune.inference import NOTICE
+from fclseg.finetune.inference.cases import find_cases
 from fclseg.finetune.inference.run import Inference
 from fclseg.finetune.inference.segment import Segmenter, keep_largest_piece
 from fclseg.finetune.model_file import TrainedModel
@@ -65,7 +66,7 @@ def test_label_map_has_the_inputs_geometry_and_lies_on_the_disc(tmp_path, shape,
     affine = oblique(zooms) if direction == "oblique" else np.diag([-zooms[0], -zooms[1], zooms[2], 1.0])
     disc = bright_disc(shape, zooms, (45, 40))
     source = nib.load(write(tmp_path / name, disc, affine, klass=klass))
-    (result,) = Inference(segmenter(), tmp_path / "out", input=str(tmp_path / name)).run()
+    (result,) = Inference(segmenter(), find_cases(str(tmp_path / name)), tmp_path / "out").run()
     found = nib.load(tmp_path / "out" / "a_seg.nii.gz")
     labels = np.asarray(found.dataobj)
     assert found.shape == source.shape and np.array_equal(found.affine, source.affine)
@@ -83,7 +84,7 @@ def test_whole_image_is_covered_not_just_its_centre(tmp_path):
     zooms = (1.5, 1.5, 8.0)
     disc = bright_disc((200, 180, 2), zooms, (265, 30), radius_mm=20)
     write(tmp_path / "far.nii.gz", disc, oblique(zooms))
-    Inference(segmenter(), tmp_path / "out", input=str(tmp_path / "far.nii.gz")).run()
+    Inference(segmenter(), find_cases(str(tmp_path / "far.nii.gz")), tmp_path / "out").run()
     labels = np.asarray(nib.load(tmp_path / "out" / "far_seg.nii.gz").dataobj)
     assert 2 * (disc & (labels == 1)).sum() / (disc.sum() + labels.sum()) > 0.97
 
@@ -92,7 +93,8 @@ def test_pair_of_phases_gives_an_ejection_fraction(tmp_path):
     zooms = (1.5, 1.5, 10.0)
     for phase, radius in (("ed", 24.0), ("es", 16.0)):
         write(tmp_path / f"{phase}.nii.gz", bright_disc((80, 80, 4), zooms, (60, 60), radius), oblique(zooms))
-    Inference(segmenter(), tmp_path / "out", ed=str(tmp_path / "ed.nii.gz"), es=str(tmp_path / "es.nii.gz")).run()
+    cases = find_cases(ed=str(tmp_path / "ed.nii.gz"), es=str(tmp_path / "es.nii.gz"))
+    Inference(segmenter(), cases, tmp_path / "out").run()
     ml = {}
     for phase in ("ed", "es"):
         labels = np.asarray(nib.load(tmp_path / "out" / f"{phase}_seg.nii.gz").dataobj)
@@ -114,7 +116,7 @@ def test_metres_are_not_taken_for_millimetres(tmp_path):
     zooms = (0.0015, 0.0015, 0.008)
     affine = np.diag([*zooms, 1.0])
     write(tmp_path / "m.nii.gz", bright_disc((60, 60, 3), (1.5, 1.5, 8.0), (45, 45)), affine, units="meter")
-    (result,) = Inference(segmenter(), tmp_path / "out", input=str(tmp_path / "m.nii.gz")).run()
+    (result,) = Inference(segmenter(), find_cases(str(tmp_path / "m.nii.gz")), tmp_path / "out").run()
     labels = np.asarray(nib.load(tmp_path / "out" / "m_seg.nii.gz").dataobj)
     assert result.ml["LV"] == pytest.approx((labels == 1).sum() * 1.5 * 1.5 * 8.0 / 1000, rel=1e-4)
     assert result.ml["LV"] == pytest.approx(np.pi * 18**2 * 24 / 1000, rel=0.05)
@@ -127,7 +129,7 @@ def test_one_bad_file_is_named_and_the_others_are_done(tmp_path):
     broken = np.full((60, 60, 3), np.nan, np.float32)
     nib.save(nib.Nifti1Image(broken, oblique(zooms)), tmp_path / "in" / "nan.nii.gz")
     with pytest.raises(DataError, match=r"1 of 2 volumes refused: .*nan\.nii\.gz.*NaN"):
-        Inference(segmenter(), tmp_path / "out", input=str(tmp_path / "in")).run()
+        Inference(segmenter(), find_cases(str(tmp_path / "in")), tmp_path / "out").run()
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"good_seg.nii.gz", "good_overlay.png", "measurements.csv", "measurements.json"}
 
@@ -135,7 +137,7 @@ def test_one_bad_file_is_named_and_the_others_are_done(tmp_path):
 def test_output_inside_the_input_folder_is_refused(tmp_path):
     write(tmp_path / "a.nii.gz", bright_disc((40, 40, 2), (2, 2, 8), (40, 40)), oblique((2, 2, 8)))
     with pytest.raises(DataError, match="outside"):
-        Inference(segmenter(), tmp_path / "out", input=str(tmp_path))
+        find_cases(str(tmp_path), output_dir=str(tmp_path / "out"))
 
 
 def test_only_the_largest_piece_is_kept():

@@ -98,17 +98,21 @@ def _quarter_held_out(labelled: list[str], annotated: int | None, seed: int) -> 
     return Patients(tuple(sorted(train[:annotated])), tuple(sorted(labelled[i] for i in order[:held_out])))
 
 
+def training_slices(
+    store: SliceStore, patients: Sequence[str], batch_size: int, device: torch.device | str = "cpu"
+) -> SliceSampler:
+    """The labelled slices of these patients."""
+    indices = store.select(patients=patients, labelled=True)
+    if len(indices) == 0:
+        raise DataError("there is no labelled slice to train on: give patients that have labels")
+    return SliceSampler(store, indices, batch_size, labels=True, device=device)
+
+
 class LabelledBatches:
     """Shuffled, augmented batches ``{"image", "label"}``; pass number ``epoch`` is the same whenever it is replayed."""
 
-    def __init__(
-        self, store: SliceStore, patients: Sequence[str], batch_size: int, *, seed: int, device: torch.device | str
-    ):
-        indices = store.select(patients=patients, labelled=True)
-        if len(indices) == 0:
-            raise DataError("there is no labelled slice to train on: give patients that have labels")
-        self.sampler = SliceSampler(store, indices, batch_size, labels=True, device=device)
-        self.seed, self.epoch = seed, 0
+    def __init__(self, dataset: SliceSampler, seed: int):
+        self.sampler, self.seed, self.epoch = dataset, seed, 0
 
     def __len__(self) -> int:
         return self.sampler.steps_per_epoch

@@ -12,8 +12,13 @@ from fclseg.data.volumes import Volume, read_folder
 from fclseg.errors import DataError
 
 
-def find_cases(input: str | None = None, ed: str | None = None, es: str | None = None) -> list[Volume]:
-    """One NIfTI file, a folder (plain, or in a challenge's layout), or the two phases of one patient as files."""
+def find_cases(
+    input: str | None = None, ed: str | None = None, es: str | None = None, output_dir: str | None = None
+) -> list[Volume]:
+    """One NIfTI file, a folder (plain, or in a challenge's layout), or the two phases of one patient as files.
+
+    Results must not be written into an input folder: the next run would take them for images.
+    """
     if ed is not None or es is not None:
         if ed is None or es is None or input is not None:
             raise DataError("a pair of phases needs --ed FILE and --es FILE together, and no --input")
@@ -24,6 +29,8 @@ def find_cases(input: str | None = None, ed: str | None = None, es: str | None =
     if input is None:
         raise DataError("nothing to segment was given: pass --input FILE_OR_FOLDER, or --ed FILE and --es FILE")
     path = Path(input)
+    if path.is_dir() and output_dir is not None and Path(output_dir).resolve().is_relative_to(path.resolve()):
+        raise DataError(f"output_dir {output_dir} lies in the input folder: choose a folder outside of it")
     if path.is_dir():
         return _from_folder(path)
     if not path.exists():

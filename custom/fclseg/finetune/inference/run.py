@@ -1,7 +1,7 @@
 """The whole of inference: every case segmented, drawn and measured, and all of it written to one folder."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tqdm import tqdm
 from fclseg.data.volumes import Volume
 from fclseg.errors import DataError
 from fclseg.finetune.inference import NOTICE
-from fclseg.finetune.inference.cases import find_cases, output_names, read_case
+from fclseg.finetune.inference.cases import output_names, read_case
 from fclseg.finetune.inference.measure import Measurement, by_patient, ejection_fractions, measure, write_tables
 from fclseg.finetune.inference.overlay import write_overlay
 from fclseg.finetune.inference.segment import Segmenter
@@ -23,23 +23,8 @@ MM_PER_UNIT = {"meter": 1000.0, "mm": 1.0, "micron": 0.001, "unknown": 1.0}
 class Inference:
     """``run()`` writes NAME_seg.nii.gz and NAME_overlay.png per volume, measurements.csv and measurements.json."""
 
-    def __init__(
-        self,
-        segmenter: Segmenter,
-        output_dir: str,
-        *,
-        input: str | None = None,
-        ed: str | None = None,
-        es: str | None = None,
-    ):
-        self.segmenter, self.output_dir = segmenter, Path(output_dir)
-        self.cases = find_cases(input, ed, es)
-        if (
-            input is not None
-            and Path(input).is_dir()
-            and self.output_dir.resolve().is_relative_to(Path(input).resolve())
-        ):
-            raise DataError(f"output_dir {output_dir} lies in the input folder: choose a folder outside of it")
+    def __init__(self, segmenter: Segmenter, cases: Sequence[Volume], output_dir: str | Path):
+        self.segmenter, self.cases, self.output_dir = segmenter, cases, Path(output_dir)
 
     def run(self) -> list[Measurement]:
         """One bad file does not stop the others; it is named at the end."""
