@@ -17,7 +17,7 @@ from fclseg.cli.study import TABLES as COMMAND_LINE_TABLES
 from fclseg.study.tables import TABLES
 
 SMALLEST = ["--preset", "demo", "--sites", "2", "--patients", "5", "--rounds", "1", "--folds", "1"]
-SMALLEST += ["--set", "finetune_epochs=1", "--set", "finetune_lr=0.005", "--jobs", "1"]
+SMALLEST += ["--set", "finetune_epochs=2", "--set", "finetune_lr=0.005", "--jobs", "1"]
 LEARNT = ["--methods", "random,fcl"]
 LOCAL = [*LEARNT, "--labels", "1,2", "--reading", "full,frozen", "--jobs", "2"]
 pytestmark = [pytest.mark.simulator, pytest.mark.timeout(300)]
@@ -134,7 +134,7 @@ def test_centralised(studies):
 def test_federated(studies):
     document = study(studies, "federated", *LEARNT, "--labels", "1")
     assert len(document["entries"]) == 2 and not document["failures"]
-    assert all(len(curve["loss"]) == 1 for curve in document["curves"])
+    assert all(len(curve["loss"]) == 2 for curve in document["curves"])
     assert not list((studies / "runs").glob("finetune_federated-*")), "large states are removed after the evaluation"
 
 
@@ -154,7 +154,7 @@ def test_ablation(studies):
 def test_learning_rate(studies):
     document = study(studies, "learning-rate", "--labels", "1")
     assert document["rows"][0]["key"] == "random@0.0005" == document["baseline"]
-    assert len({run["dice"] for run in runs_of(document)}) > 1, "the rate made a difference"
+    assert len({tuple(curve["loss"]) for curve in document["curves"]}) == 5, "every rate trains differently"
 
 
 def test_communication_shows_the_local_dice_that_is_there(studies):

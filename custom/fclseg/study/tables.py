@@ -131,8 +131,7 @@ def choose_methods(table: Table, wanted: str | None) -> tuple[str, ...]:
     known = [RANDOM, *(name for name in ROWS if name != FEDERATED_JOB)]
     if unknown := [name for name in names if name not in known]:
         raise FCLSegError(f"there is no method '{unknown[0]}': choose from {', '.join(known)}")
-    order = {name: i for i, name in enumerate((*table.methods, *known))}
-    return tuple(sorted(dict.fromkeys(names), key=order.__getitem__))
+    return tuple(sorted(dict.fromkeys(names), key=(*table.methods, *known).index))
 
 
 def table_rows(table: Table, methods: tuple[str, ...], preset: Preset) -> list[TableRow]:
