@@ -96,7 +96,7 @@ def test_sites_that_fail_do_not_stop_the_others(tmp_path, cache, data):
         assert status["site-1"] == "ok"
         assert "site-2" in status["site-2"] and "not finite" in status["site-2"]
         assert "ZeroDivisionError" in status["site-3"] and "fire" not in status["site-3"]
-    assert "no answer to task pretrain" in simulation.rounds[0]["sites"]["site-4"]["status"]
+    assert "did not finish task pretrain" in simulation.rounds[0]["sites"]["site-4"]["status"]
     assert "round discarded for site-2" in simulation.log
     assert "left out until it asks for work again" in simulation.log
 

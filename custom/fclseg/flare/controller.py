@@ -118,28 +118,28 @@ class RoundController(Controller):
         }
         for site, task in tasks.items():
             self.send(task, fl_ctx, targets=[site])
-        started, pickup = time.monotonic(), self._settings.pickup_timeout or timeout
-        while any(task.completion_status is None for task in tasks.values()):
-            if abort_signal.triggered:
-                raise FCLSegError(
-                    "the run was stopped before it was complete: run the same command again to continue it"
-                )
-            if time.monotonic() - started > pickup:
-                for task in tasks.values():
-                    if task.completion_status is None and not task.client_tasks:
-                        self.cancel_task(task, TaskCompletionStatus.TIMEOUT, fl_ctx)
-            time.sleep(POLL_SECONDS)
+        self._wait(list(tasks.values()), self._settings.pickup_timeout or timeout, abort_signal, fl_ctx)
         for site, task in tasks.items():
             if task.completion_status != TaskCompletionStatus.OK:
-                what = (
-                    f"answer to task {task_name} within {timeout}"
-                    if task.client_tasks
-                    else f"sign of life for {pickup}"
+                fault = (
+                    f"did not finish task {task_name} within {timeout} s" if task.client_tasks else "fetched no task"
                 )
-                failures[site] = f"{site} gave no {what} s"
+                failures[site] = f"{site} {fault}"
                 self._attendance.fell_silent(site)
                 self.log_warning(fl_ctx, f"{failures[site]}; it is left out until it asks for work again")
         return failures
+
+    def _wait(self, tasks: list[Task], pickup: int, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """Until every task has ended; one that no site fetches for ``pickup`` seconds is given up."""
+        started = time.monotonic()
+        while waiting := [task for task in tasks if task.completion_status is None]:
+            if abort_signal.triggered:
+                raise FCLSegError("the run was stopped before it was complete: the same command again continues it")
+            if time.monotonic() - started > pickup:
+                for task in waiting:
+                    if not task.client_tasks:
+                        self.cancel_task(task, TaskCompletionStatus.TIMEOUT, fl_ctx)
+            time.sleep(POLL_SECONDS)
 
 
 def read_result(result: Shareable) -> Message:

@@ -21,6 +21,10 @@ Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], d
 """(task, message per site, time-out, what to do with an answer) -> the sites that failed, and why."""
 
 
+REPORT = ("samples", "steps", "loss", "feature_std", "seconds")
+"""What a site tells of its round."""
+
+
 class RunLoop:
     """Runs the rounds that are still missing. How tasks travel is the caller's affair (``Ask``)."""
 
@@ -39,13 +43,13 @@ class RunLoop:
         self.diagnostics = Diagnostics() if settings.diagnostics else None
 
     def run(self, ask: Ask, log: Callable[[str], None]) -> None:
-        rounds = self.preset.rounds
-        if self.model.next_round >= rounds:
+        rounds, first = self.preset.rounds, self.model.next_round
+        if self.folder.complete:
             log(f"run {self.folder.path} is complete ({rounds} rounds); FCLSEG_FRESH=1 starts it over")
             return
-        if self.model.next_round:
-            log(f"run {self.folder.path} continues with round {self.model.next_round} of {rounds}")
-        for number in range(self.model.next_round, rounds):
+        if first:
+            log(f"run {self.folder.path} continues with round {first + 1} of {rounds}")
+        for number in range(first, rounds):
             record = self._round(number, ask)
             self.folder.save(self.model, record)
             log(describe(record, rounds))
@@ -53,11 +57,11 @@ class RunLoop:
         log(f"run complete: {self.folder.save_encoder(self.method, self.settings.to_dict())}")
 
     def _round(self, number: int, ask: Ask) -> dict[str, Any]:
+        """One round of Algorithm 1; returns its line for ``rounds.jsonl``."""
         started = time.perf_counter()
         drawn = self.attendance.draw(number)
         record: dict[str, Any] = {"round": number, "drawn": drawn, "d": self._exact_distance()}
-        components, failures = self.model.downloads(), {}
-        estimate = None
+        components, estimate, failures = self.model.downloads(), None, {}
         if self.settings.row.predicts_distance:
             estimate, failures = self._predict_distance(number, drawn, components, record, ask)
             components = {}  # the distance task has brought them
@@ -66,30 +70,34 @@ class RunLoop:
             for site in drawn
             if site not in failures
         }
+        reports = self._train(number, messages, failures, record, ask)
+        samples = sum(report["samples"] for report in reports.values())
+        record["loss"] = sum(report["loss"] * report["samples"] for report in reports.values()) / samples
+        record["sites"] = {site: {**reports[site], "status": "ok"} for site in sorted(reports)}
+        record["sites"] |= {site: {"status": reason} for site, reason in sorted(failures.items())}
+        record["bytes"] = self.meter.take(drawn)
+        record["seconds"] = time.perf_counter() - started
+        return record
+
+    def _train(self, number: int, messages, failures, record, ask: Ask) -> dict[str, dict[str, Any]]:
+        """Local training at the sites, aggregated as results arrive; returns what each site reports."""
         aggregator = Aggregator(self.settings.row, number, self.preset.calibration_rounds, self.like)
-        reports: dict[str, dict[str, Any]] = {}
         online = self.model.means["online"]
+        reports: dict[str, dict[str, Any]] = {}
 
         def accept(site: str, message: Message) -> None:
+            report = {name: message.meta[name] for name in REPORT}
             if self.diagnostics:
                 self.diagnostics.accept(site, message, online)
             aggregator.accept(site, message)
-            reports[site] = {
-                name: message.meta[name] for name in ("samples", "steps", "loss", "feature_std", "seconds")
-            }
+            reports[site] = report
 
         failures |= ask(PRETRAIN_TASK, messages, self.settings.pretrain_timeout, accept)
         self._check_enough(number, aggregator.sites, failures)
         aggregator.finish(self.model)
         if self.diagnostics:
             record["diagnostics"] = self.diagnostics.finish(online)
-        record["sites"] = {site: {**reports[site], "status": "ok"} for site in sorted(reports)}
-        record["sites"] |= {site: {"status": reason} for site, reason in failures.items()}
-        samples = sum(report["samples"] for report in reports.values())
-        record["loss"] = sum(report["loss"] * report["samples"] for report in reports.values()) / samples
-        record["bytes"] = self.meter.take(drawn)
-        record["seconds"] = time.perf_counter() - started
-        return record
+        return reports
 
     def _predict_distance(self, number, drawn, components, record, ask: Ask) -> tuple[float, dict[str, str]]:
         """DP: ask every site for dp_c, which also brings it the global network, and scale the mean by alpha."""
@@ -119,9 +127,7 @@ class RunLoop:
     def _check_enough(self, number: int, answered: list[str], failures: dict[str, str]) -> None:
         needed = max(1, self.settings.min_sites)
         if len(answered) < needed:
-            reasons = (
-                "; ".join(f"{site}: {reason}" for site, reason in sorted(failures.items())) or "no site is present"
-            )
+            reasons = "; ".join(f"{site}: {why}" for site, why in sorted(failures.items())) or "no site is present"
             raise FCLSegError(f"round {number} has {len(answered)} valid answers and needs {needed} ({reasons})")
 
     def _meta(self, number: int) -> dict[str, Any]:
