@@ -87,3 +87,14 @@ def test_what_is_no_distance_is_refused_with_the_sites_name(value):
         predictor.calibrate(value)
     with pytest.raises(FCLSegError, match="no site answered"):
         predictor.predict({})
+
+
+def test_sites_that_were_all_absent_do_not_move_the_prediction():
+    predictor = DistancePredictor()
+    assert predictor.predict({"a": 2.0, "b": 4.0}, trained={"a", "b"}) == 3.0
+    assert predictor.predict({"c": 50.0}, trained={"a", "b"}) == 3.0  # stays where it was
+    predictor.calibrate(2.5)
+    assert predictor.predict({"c": 50.0}, trained={"a", "b"}) == 2.5 and predictor.alpha == 1.0
+    assert DistancePredictor(**predictor.state()) == predictor
+    predictor.calibrate(1.0)
+    assert predictor.predict({"a": 2.0, "c": 50.0}, trained={"a"}) == 1.0 and predictor.alpha == 0.5

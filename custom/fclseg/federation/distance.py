@@ -38,6 +38,7 @@ class DistancePredictor:
 
     alpha: float = 1.0
     exact: float | None = None  # d of the last calibration, until the matching DP is known
+    last: float | None = None  # the previous round's d~
 
     def calibrate(self, exact: float) -> None:
         """Note the exact d of a calibration round."""
@@ -47,17 +48,24 @@ class DistancePredictor:
         """d~ from the sites' dp_c.
 
         ``trained`` names the sites that took part in the last round. With client sampling others answer too, but their
-        targets lag behind and would push d~ up, so DP is averaged over those that trained, if any of them answered.
+        targets lag behind and would push d~ up, so DP is averaged over those that trained. If none of them answered, DP
+        says nothing about the present and must not calibrate alpha either: d~ is then the exact d where it is known,
+        or else stays where it was, since d moves little from round to round.
         """
         if not distances:
             raise FCLSegError("no site answered with its distance: the distance cannot be predicted in this round")
         values = {site: check_distance(value, site) for site, value in distances.items()}
-        counted = [value for site, value in values.items() if site in (trained or ())] or list(values.values())
+        recent = [value for site, value in values.items() if site in (trained or ())]
+        known = self.exact if self.exact is not None else self.last
+        if trained and not recent and known is not None:
+            self.exact, self.last = None, known
+            return known
+        counted = recent or list(values.values())
         mean = math.fsum(counted) / len(counted)  # exact sum, so the order of answers does not matter
         if self.exact is not None and mean > 0:
             self.alpha = self.exact / mean
-        self.exact = None
-        return self.alpha * mean
+        self.exact, self.last = None, self.alpha * mean
+        return self.last
 
     def state(self) -> dict[str, float | None]:
         """What a checkpoint keeps; ``DistancePredictor(**state)`` restores it."""
