@@ -14,6 +14,7 @@ import time
 import pytest
 from fclseg.cli import main
 from fclseg.cli.study import TABLES as COMMAND_LINE_TABLES
+from fclseg.study.datasets import phantom_dataset
 from fclseg.study.tables import TABLES
 
 SMALLEST = ["--preset", "demo", "--sites", "2", "--patients", "5", "--rounds", "1", "--folds", "1"]
@@ -179,9 +180,10 @@ def test_the_command_line_knows_every_table():
 
 
 def test_killed_and_resumed_gives_the_same_table(studies, tmp_path):
-    data = next((studies / "data").glob("phantom-acdc-*"))
-    scope = ["--data", str(data), "--methods", "random", "--labels", "1,2", "--reading", "full,frozen"]
-    command = [sys.executable, "-m", "fclseg.cli", "study", "local", *SMALLEST, *scope]
+    data = phantom_dataset("acdc", studies, sites=2, patients=5)
+    scope = ["--data", str(data.root), "--methods", "random", "--labels", "1,2", "--reading", "full,frozen"]
+    fclseg = [sys.executable, "-c", "import sys; from fclseg.cli import main; sys.exit(main())"]
+    command = [*fclseg, "study", "local", *SMALLEST, *scope]
     killed = subprocess.Popen([*command, "--out", str(tmp_path / "killed")], stdout=subprocess.DEVNULL)
     cells = tmp_path / "killed" / "cells"
     deadline = time.monotonic() + 120
