@@ -59,7 +59,7 @@ def register(subparsers) -> None:
 
 
 def add_scope(group) -> None:
-    group.add_argument("--methods", help="rows, such as random,fedbyol,fclopt_dp; a wrong name lists them (default: all)")
+    group.add_argument("--methods", help="rows, such as random,fclopt_dp; a wrong name lists them (default: all)")
     group.add_argument("--labels", default="1,2,4,8", help="numbers of annotated patients (default: 1,2,4,8)")
     group.add_argument("--folds", type=int, default=5, help="how many of the five folds to run (default: 5)")
     group.add_argument("--seeds", type=int, default=1, help="fine-tunings of each kind, with other draws (default: 1)")
