@@ -5,6 +5,7 @@ import time
 
 import pytest
 from fclseg.data.phantom import write_phantom
+from fclseg.federation.exchange import OTHERS, ROWS
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.unet import UNet
 from fclseg.presets import get_preset
@@ -106,3 +107,17 @@ def test_a_run_in_which_every_site_fails_says_why_and_fails(tmp_path, cache, dat
     _misbehave(simulation, {"site-1": "raise", "site-2": "raise"})
     assert simulation.complete("-n", "2", "-t", "2") == 2
     assert "round 0 has 0 valid answers and needs 1 (site-1: ZeroDivisionError" in simulation.log
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("job", [job for job, row in ROWS.items() if row.flows])
+def test_every_job_runs(job, tmp_path, cache, data):
+    simulation = Simulation(tmp_path, cache, job, {**SETTINGS, "rounds": 2}, data)
+    assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]
+    for record in simulation.rounds:
+        assert [report["status"] for report in record["sites"].values()] == ["ok", "ok"]
+    passed_on = [flow.component for flow in ROWS[job].flows if flow.combine == OTHERS]
+    for component in passed_on:  # nothing in the first round; then, of two sites, each gets the other's
+        first, second = (record["bytes"]["site-1"] for record in simulation.rounds)
+        assert component not in first["down"]["payload"]
+        assert second["down"]["payload"][component] == first["up"]["payload"][component] > 0
