@@ -4,7 +4,7 @@ import pytest
 import torch
 from fclseg.errors import FCLSegError
 from fclseg.networks.heads import EncoderNetwork
-from fclseg.networks.loading import load_encoder, read_tensors, save_encoder
+from fclseg.networks.loading import load_encoder, read_tensors, save_encoder, write_tensors
 from fclseg.networks.unet import UNet
 from fclseg.presets import get_preset
 from safetensors.torch import load_file, save_file
@@ -86,3 +86,12 @@ def test_writing_again_replaces_the_file_and_leaves_no_scraps(encoder_file):
     save_encoder(path, UNet((2, 4), 2).encoder, {})
     assert read_tensors(path)[1]["channels"] == "2-4"
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_equal_tensors_and_metadata_give_equal_files(tmp_path):
+    metadata = {f"key {number}": "é" * number for number in range(12)}
+    for name in ("a", "b", "c"):
+        write_tensors(tmp_path / name, {"w": torch.arange(5.0), "n": torch.tensor(3)}, metadata)
+    assert len({(tmp_path / name).read_bytes() for name in ("a", "b", "c")}) == 1
+    tensors, found = read_tensors(tmp_path / "a")
+    assert found == metadata and torch.equal(tensors["w"], torch.arange(5.0)) and tensors["n"] == 3

@@ -5,6 +5,7 @@ where it came from. A file that does not fit the network exactly is refused: sil
 look like a pre-training that does not help.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 
 from fclseg.errors import FCLSegError
@@ -39,10 +40,20 @@ def write_tensors(path: Path | str, tensors: Mapping[str, torch.Tensor], metadat
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
-        save_file(plain, part, {key: str(value) for key, value in metadata.items()})
+        part.write_bytes(_sorted_header(save(plain, {key: str(value) for key, value in metadata.items()})))
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _sorted_header(content: bytes) -> bytes:
+    """The same file with its metadata sorted: safetensors orders them at random, and equal runs should give equal files."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8 bytes
+    return len(text).to_bytes(8, "little") + text + content[8 + size :]
 
 
 def read_tensors(path: Path | str) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
