@@ -47,7 +47,7 @@ def write_tensors(path: Path | str, tensors: Mapping[str, torch.Tensor], metadat
 
 
 def _sorted_header(content: bytes) -> bytes:
-    """The same file with its metadata sorted: safetensors orders them at random, and equal runs should give equal files."""
+    """The same file with sorted metadata: safetensors orders them at random, and equal runs should be equal files."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
