@@ -7,12 +7,13 @@ import argparse
 import time
 
 import torch
+from torch.nn import functional
+
 from fclseg.data.sampler import Batch
 from fclseg.methods.fcl import FCL, fcl_loss
 from fclseg.methods.infonce import draw_without_replacement
 from fclseg.methods.training import make_optimizer
 from fclseg.presets import PARTITIONS, Preset, get_preset
-from torch.nn import functional
 
 
 def method_with_banks(preset: Preset, sites: int) -> FCL:

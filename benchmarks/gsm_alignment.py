@@ -14,6 +14,7 @@ from itertools import combinations
 from pathlib import Path
 
 import torch
+
 from fclseg.data.phantom import phantom_sites, write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits

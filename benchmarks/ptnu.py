@@ -9,6 +9,7 @@ import argparse
 import time
 
 import numpy as np
+
 from fclseg.federation.distance import distance
 from fclseg.federation.ptnu import predict_target
 from fclseg.federation.states import parameter_names, to_arrays

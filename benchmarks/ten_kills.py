@@ -16,8 +16,9 @@ import time
 from pathlib import Path
 
 import torch
-from fclseg.data.phantom import write_phantom
 from safetensors.torch import load_file
+
+from fclseg.data.phantom import write_phantom
 
 ROOT = Path(__file__).parents[1]
 

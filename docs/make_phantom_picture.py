@@ -16,13 +16,14 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import ListedColormap
+from PIL import Image
+
 from fclseg.data.phantom import write_phantom
 from fclseg.data.phantom_heart import LV, MYO, RV
 from fclseg.data.records import Volume
 from fclseg.data.slices import SliceStore, open_store
 from fclseg.data.volumes import read_folder
-from matplotlib.colors import ListedColormap
-from PIL import Image
 
 COLOURS = {RV: "tab:red", MYO: "tab:green", LV: "tab:blue"}
 LEVELS = {"base": 0.15, "middle": 0.5, "apex": 0.85}

@@ -5,8 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fclseg
 import pytest
+
+import fclseg
 
 PACKAGE = Path(fclseg.__file__).parent
 ORDER = [{"data", "networks"}, {"methods"}, {"federation"}, {"flare"}, {"finetune"}, {"study"}, {"cli"}]

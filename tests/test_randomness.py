@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import torch
+
 from fclseg.randomness import derive_seed, generator
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pytest
+from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
+
 from fclseg.data.phantom import write_phantom
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import save_encoder
 from fclseg.presets import get_preset
-from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLES = ROOT / "bundles"

@@ -9,6 +9,7 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pytest
+
 from fclseg.cli import main
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sites import Splits

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
+
 from fclseg.data import augment
 from fclseg.data.augment import PRETRAINING, SUPERVISED, Ranges, Views, affine_maps, augment_labelled
 from fclseg.presets import get_preset
-from torch.nn import functional as F
 
 STILL = Ranges(area=(1, 1), aspect=1, rotation=0, flip=0, gamma=1, contrast=0, brightness=0, noise=0, blur=0)
 """Ranges that change nothing."""

@@ -3,6 +3,7 @@
 import shutil
 
 import numpy as np
+
 from fclseg.data.check import check_folder
 from fclseg.data.sites import Splits
 

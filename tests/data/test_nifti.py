@@ -4,10 +4,11 @@ import gzip
 
 import numpy as np
 import pytest
-from fclseg.data.nifti import is_nifti, read_header, read_voxels, stem
-from fclseg.errors import DataError
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fclseg.data.nifti import is_nifti, read_header, read_voxels, stem
+from fclseg.errors import DataError
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,13 @@
 import nibabel as nib
 import numpy as np
 import pytest
+from scipy.ndimage import binary_dilation, label
+
 from fclseg.data import phantom
 from fclseg.data.phantom import draw_heart, draw_scanner, phantom_sites, scanner_of, write_phantom
 from fclseg.data.phantom_heart import GROUPS, LV, MYO, RV, contraction
 from fclseg.data.volumes import read_folder
 from fclseg.errors import DataError
-from scipy.ndimage import binary_dilation, label
 
 PATIENTS, SITES, SEED = 6, 3, 11
 

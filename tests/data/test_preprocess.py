@@ -3,12 +3,13 @@
 import nibabel as nib
 import numpy as np
 import pytest
+from monai.transforms import ScaleIntensityRangePercentiles
+
 from fclseg.data.nifti import read_voxels
 from fclseg.data.preprocess import Preprocessor, partitions
 from fclseg.data.records import Volume
 from fclseg.data.volumes import read_folder
 from fclseg.errors import DataError
-from monai.transforms import ScaleIntensityRangePercentiles
 
 
 def volume(tmp_path, spacing=(1.5, 1.5, 8.0), layout="acdc", frame=1, **fields):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
 from fclseg.data.volumes import read_folder

@@ -4,11 +4,12 @@ import json
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from fclseg.data.assignment import read_assignment
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def names(count):

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+
 from fclseg.data.nifti import read_voxels
 from fclseg.data.preprocess import Preprocessor, partitions
 from fclseg.data.slices import UNLABELLED, SliceStore, default_cache, open_store

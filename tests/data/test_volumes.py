@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from fclseg.data.volumes import LABELS, read_folder, scan_folder
 from fclseg.errors import DataError
 

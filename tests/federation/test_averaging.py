@@ -3,11 +3,12 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from fclseg.errors import FCLSegError
-from fclseg.federation.averaging import WeightedMean, two_sum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.averaging import WeightedMean, two_sum
 
 
 def mean_of(states, weights, order=None, **options):

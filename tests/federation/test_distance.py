@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+
 from fclseg.errors import FCLSegError
 from fclseg.federation.averaging import WeightedMean
 from fclseg.federation.distance import DistancePredictor, distance

@@ -1,4 +1,5 @@
 import pytest
+
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import ALWAYS, CALIBRATION, NEVER, ROWS, crosses, get_row
 

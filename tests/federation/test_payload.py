@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+
 from fclseg.cli import main
 from fclseg.federation.exchange import OTHERS, ROWS, Flow, Row
 from fclseg.federation.payload import communication_table, mean_traffic

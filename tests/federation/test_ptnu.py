@@ -2,11 +2,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
 from fclseg.errors import FCLSegError
 from fclseg.federation.distance import distance
 from fclseg.federation.ptnu import predict_target, steps_needed
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 
 def loop(theta, xi, d, momentum):

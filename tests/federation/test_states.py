@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from fclseg.errors import FCLSegError
 from fclseg.federation.states import batch_norm_names, check_state, parameter_names, to_arrays, to_tensors
-from torch import nn
 
 
 @pytest.fixture

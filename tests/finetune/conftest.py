@@ -1,6 +1,7 @@
 """A small phantom data set, written once, and slices that are cached beside it."""
 
 import pytest
+
 from fclseg.data.phantom import write_phantom
 
 

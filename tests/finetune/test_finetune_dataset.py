@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
 from fclseg.finetune.dataset import LabelledBatches, choose_patients, open_dataset, training_slices

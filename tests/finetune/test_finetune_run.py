@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from ignite.engine import Events
+
 from fclseg.errors import DataError, FCLSegError
 from fclseg.finetune.handlers import CHECKPOINT
 from fclseg.finetune.model_file import MODEL, load_model
@@ -9,7 +11,6 @@ from fclseg.finetune.run import FinetuneSpec, finetune, training_config
 from fclseg.networks.loading import read_tensors, save_encoder
 from fclseg.networks.unet import Encoder
 from fclseg.presets import get_preset
-from ignite.engine import Events
 
 EPOCHS = 4
 

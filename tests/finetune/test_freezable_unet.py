@@ -1,6 +1,7 @@
 """Initial weights, frozen encoders and parameter groups."""
 
 import torch
+
 from fclseg.finetune.network import parameter_groups
 from fclseg.networks.freezable import FreezableUNet, measure_statistics
 

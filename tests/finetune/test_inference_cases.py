@@ -3,6 +3,7 @@
 import nibabel as nib
 import numpy as np
 import pytest
+
 from fclseg.errors import DataError
 from fclseg.finetune.inference.cases import find_cases, output_names, read_case
 from fclseg.finetune.inference.measure import Measurement, ejection_fractions, measure, table_rows

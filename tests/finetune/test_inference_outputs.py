@@ -7,13 +7,14 @@ import nibabel as nib
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from fclseg.errors import DataError
 from fclseg.finetune.inference import NOTICE
 from fclseg.finetune.inference.cases import find_cases
 from fclseg.finetune.inference.run import Inference
 from fclseg.finetune.inference.segment import Segmenter, keep_largest_piece
 from fclseg.finetune.model_file import TrainedModel
-from torch import nn
 
 
 class Threshold(nn.Module):

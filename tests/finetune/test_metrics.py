@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from fclseg.finetune.metrics import volume_dice, volume_hd95
 
 CLASSES = 4

@@ -1,6 +1,7 @@
 """Whose labels a protocol uses, over all sites, folds and label counts of a split."""
 
 import pytest
+
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
 from fclseg.finetune.protocols import PROTOCOLS, draw

@@ -3,8 +3,9 @@
 import time
 
 import numpy as np
-from fclseg.flare.executor import SiteExecutor
 from nvflare.apis.dxo import from_shareable
+
+from fclseg.flare.executor import SiteExecutor
 
 
 class FaultyExecutor(SiteExecutor):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import torch
+
 from fclseg.federation.exchange import get_row
 from fclseg.flare.jobs import write_job
 from fclseg.flare.tensors import read_state

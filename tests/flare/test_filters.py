@@ -2,6 +2,11 @@
 
 import numpy as np
 import pytest
+from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+
 from fclseg.errors import FCLSegError
 from fclseg.federation.distance import distance
 from fclseg.federation.ptnu import predict_target
@@ -13,10 +18,6 @@ from fclseg.flare.messages import Message
 from fclseg.flare.settings import Place, RunSettings
 from fclseg.flare.site import Site
 from fclseg.methods.registry import build_method
-from nvflare.apis.dxo import DXO, DataKind
-from nvflare.apis.fl_constant import ReturnCode
-from nvflare.apis.fl_context import FLContext
-from nvflare.apis.shareable import Shareable, make_reply
 
 SETTINGS = RunSettings.read({"job": "fclopt_dp", "changes": {"channels": [2, 4], "hidden": 4}}, {})
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
 from fclseg.federation.states import to_arrays

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from fclseg.cli import main
 from fclseg.cli.pretrain import Progress
 from fclseg.errors import FCLSegError
@@ -41,7 +42,7 @@ def _run_folder(tmp_path, **changes):
 
 def test_a_complete_run_is_not_started_again(tmp_path, capsys):
     folder = _run_folder(tmp_path)
-    (folder.path / "encoder.safetensors").touch()
+    (folder.path / "result.json").touch()
     arguments = ["pretrain", "--job", str(JOB), "--preset", "demo", "--runs", str(tmp_path / "runs")]
     assert main(arguments) == 0
     assert "is complete; --fresh starts it over" in capsys.readouterr().out

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from fclseg.errors import DataError, FCLSegError
 from fclseg.flare.settings import SIMULATED_JOB, Place, RunSettings
 

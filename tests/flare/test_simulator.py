@@ -4,12 +4,14 @@ import json
 import time
 
 import pytest
+from harness import Simulation, identical
+
 from fclseg.data.phantom import write_phantom
 from fclseg.federation.exchange import OTHERS, ROWS
+from fclseg.flare.run_folder import GLOBAL, RunFolder
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.unet import UNet
 from fclseg.presets import get_preset
-from harness import Simulation, identical
 
 pytestmark = [pytest.mark.simulator, pytest.mark.timeout(600)]
 
@@ -110,12 +112,16 @@ def test_a_run_in_which_every_site_fails_says_why_and_fails(tmp_path, cache, dat
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("job", [job for job, row in ROWS.items() if row.flows])
+@pytest.mark.parametrize("job", list(ROWS))
 def test_every_job_runs(job, tmp_path, cache, data):
     simulation = Simulation(tmp_path, cache, job, {**SETTINGS, "rounds": 2}, data)
     assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]
     for record in simulation.rounds:
         assert [report["status"] for report in record["sites"].values()] == ["ok", "ok"]
+    owners = [GLOBAL] if ROWS[job].shares_online else ["site-1", "site-2"]
+    assert {site: path.exists() for site, path in RunFolder(simulation.run).encoders.items()} == dict.fromkeys(
+        owners, True
+    )
     passed_on = [flow.component for flow in ROWS[job].flows if flow.combine == OTHERS]
     for component in passed_on:  # nothing in the first round; then, of two sites, each gets the other's
         first, second = (record["bytes"]["site-1"] for record in simulation.rounds)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from fclseg.flare.memory import SiteMemory, SiteState
 from fclseg.flare.tensors import StateError, read_state, write_state
 

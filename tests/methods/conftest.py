@@ -1,6 +1,7 @@
 """One small site of phantom patients for the tests of methods."""
 
 import pytest
+
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store

@@ -4,11 +4,12 @@ from copy import deepcopy
 
 import pytest
 import torch
+from safetensors.torch import load, save
+
 from fclseg.federation.exchange import DISTANCE, MEAN, OTHERS, ROWS
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
 from fclseg.presets import get_preset
-from safetensors.torch import load, save
 
 PRESET = get_preset("demo", bank_size=32)
 ALL_ROWS = pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))

@@ -4,10 +4,11 @@ from collections import deque
 
 import pytest
 import torch
-from fclseg.errors import FCLSegError
-from fclseg.methods.bank import MemoryBank, RemoteBanks
 from safetensors.torch import load, save
 from torch.nn import functional
+
+from fclseg.errors import FCLSegError
+from fclseg.methods.bank import MemoryBank, RemoteBanks
 
 SIZE, FEATURES = 7, 3
 

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+
 from fclseg.data.sampler import Batch
 from fclseg.methods.byol import BYOL, byol_loss
 from fclseg.presets import get_preset

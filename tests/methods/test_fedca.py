@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from fclseg.data.sampler import Batch
 from fclseg.methods.fedca import FedCA, public_images
 from fclseg.presets import get_preset

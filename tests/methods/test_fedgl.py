@@ -5,10 +5,11 @@ from itertools import product
 
 import pytest
 import torch
+from torch.nn import functional
+
 from fclseg.data.sampler import Batch
 from fclseg.methods.fedgl import GlobalLocal, global_loss, local_loss
 from fclseg.presets import get_preset
-from torch.nn import functional
 
 PRESET = get_preset("demo")
 

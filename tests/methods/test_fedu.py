@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+
 from fclseg.methods.fedu import FedU, encoder_divergence
 from fclseg.presets import get_preset
 

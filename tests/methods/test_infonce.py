@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+
 from fclseg.methods.infonce import contrastive_loss, draw_without_replacement
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from fclseg.data.sampler import Batch
 from fclseg.methods.infonce import contrastive_loss
 from fclseg.methods.moco import MoCo

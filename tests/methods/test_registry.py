@@ -1,5 +1,6 @@
 import pytest
 import torch
+
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import DISTANCE, OTHERS, ROWS, Flow, Row
 from fclseg.methods.registry import build_method

@@ -1,4 +1,5 @@
 import torch
+
 from fclseg.methods.rotation import quarter_turns
 
 

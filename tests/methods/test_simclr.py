@@ -5,9 +5,10 @@ from itertools import product
 
 import pytest
 import torch
-from fclseg.methods.simclr import nt_xent
 from monai.losses import ContrastiveLoss
 from torch.nn import functional
+
+from fclseg.methods.simclr import nt_xent
 
 
 @pytest.mark.parametrize("count, size, temperature", list(product([2, 5, 16], [3, 32], [0.1, 0.5])))

@@ -4,6 +4,7 @@ from copy import deepcopy
 
 import pytest
 import torch
+
 from fclseg.finetune.network import parameter_groups
 from fclseg.finetune.run import FinetuneSpec, training_config
 from fclseg.methods.registry import build_method

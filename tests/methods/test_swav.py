@@ -4,9 +4,10 @@ from itertools import product
 
 import pytest
 import torch
+from torch.nn import functional
+
 from fclseg.methods.swav import SwAV, sinkhorn
 from fclseg.presets import get_preset
-from torch.nn import functional
 
 
 def cosines(images, prototypes, seed=0):

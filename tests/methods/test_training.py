@@ -2,6 +2,8 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
@@ -18,7 +20,6 @@ from fclseg.methods.training import (
 )
 from fclseg.presets import get_preset
 from fclseg.randomness import generator
-from safetensors.torch import load_file, save_file
 
 PRESET = get_preset("demo", channels=(4, 8), hidden=16, lr_byol=0.05)
 

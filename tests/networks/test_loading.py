@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
+
 from fclseg.errors import FCLSegError
 from fclseg.networks.heads import EncoderNetwork
 from fclseg.networks.loading import load_encoder, read_tensors, save_encoder, write_tensors
 from fclseg.networks.unet import UNet
 from fclseg.presets import get_preset
-from safetensors.torch import load_file, save_file
 
 CHANNELS = (4, 8, 12, 16)
 

@@ -4,10 +4,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from study_cells import DATA, finetuning, pretraining
+
 from fclseg.presets import Preset, get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FINETUNE_SETTINGS, Dataset
-from study_cells import DATA, finetuning, pretraining
 
 CHANGED = {
     "protocol": "centralised",

@@ -5,6 +5,7 @@ from math import nan
 from xml.etree import ElementTree
 
 import pytest
+
 from fclseg.study.report.charts import Effect, Series, forest, line_chart, nice_ticks, stacked_bars
 
 

@@ -5,6 +5,7 @@ import io
 from dataclasses import replace
 
 import pytest
+
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.presets import get_preset

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from study_cells import finetuning, pretraining
+
 from fclseg.study.cache import Cache
 from fclseg.study.progress import Estimate, Progress, duration
 from fclseg.study.scheduler import Scheduler
-from study_cells import finetuning, pretraining
 
 
 def run(cells, tmp_path, execute="quick", workers=2):

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from fclseg.study.statistics import Run, compare, holm, summarise
 from scipy import stats
+
+from fclseg.study.statistics import Run, compare, holm, summarise
 
 
 def values(table: dict[str, list[float]], seed: int = 0) -> dict[Run, float]:

@@ -1,6 +1,7 @@
 """What a user who mistypes reads: one sentence, exit code 1, no traceback."""
 
 import pytest
+
 from fclseg.cli import main
 from fclseg.cli.study import parse_value
 

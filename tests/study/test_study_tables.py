@@ -12,6 +12,7 @@ import sys
 import time
 
 import pytest
+
 from fclseg.cli import main
 from fclseg.cli.study import TABLES as COMMAND_LINE_TABLES
 from fclseg.study.datasets import phantom_dataset

@@ -67,7 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     simulate(job, folder, arguments.sites, environment=_environment(arguments), progress=progress)
     if not RunFolder(folder).complete:
         raise FCLSegError(f"the run ended without an encoder; NVFlare's messages are in {folder / 'simulator.log'}")
-    print(f"encoder: {folder / 'encoder.safetensors'}")
+    for path in RunFolder(folder).encoders.values():
+        print(f"encoder: {path}")
     return 0
 
 

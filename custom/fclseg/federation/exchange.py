@@ -40,6 +40,11 @@ class Row:
     settings: dict[str, Any] = field(default_factory=dict)  # keyword arguments of the method
 
     @property
+    def shares_online(self) -> bool:
+        """Whether there is one global encoder in the end; otherwise every site keeps its own."""
+        return any(flow.component == "online" and flow.up != NEVER for flow in self.flows)
+
+    @property
     def predicts_target(self) -> bool:
         """PTNU: the site predicts the target network from a distance instead of downloading it."""
         return any(flow.component == DISTANCE and flow.down == ALWAYS for flow in self.flows)

@@ -109,8 +109,7 @@ def main() -> None:
     parser.add_argument("--real-sites", action="store_true", help="for provisioned sites instead of the simulator")
     arguments = parser.parse_args()
     for job, row in ROWS.items():
-        if row.flows:
-            write_job(arguments.folder / job, row, DEFAULTS, simulator=not arguments.real_sites)
+        write_job(arguments.folder / job, row, DEFAULTS, simulator=not arguments.real_sites)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from fclseg.flare import diagnostics
 from fclseg.flare.curves import send_curves
 from fclseg.flare.memory import SiteState
 from fclseg.flare.messages import Message, check_message
+from fclseg.flare.run_folder import ENCODER, export_encoder
 from fclseg.flare.settings import Place
 from fclseg.flare.site import Site
 from fclseg.flare.slots import training_slot
@@ -60,6 +61,8 @@ class SiteLearner(Learner):
             answer = self._outgoing({"round": round_number, "run": message.meta["run"], **vars(result)})
             self._check(answer, self._place.name)  # before it is remembered: a round that went wrong leaves no trace
             site.memory.save(SiteState(round_number, site.method.state_dict(), optimizer_state(optimizer)))
+            if not site.settings.row.shares_online:
+                export_encoder(site.memory.folder / ENCODER, site.method, site.settings, round_number)
         send_curves(self, fl_ctx, round_number, loss=result.loss, feature_std=result.feature_std)
         answer.components.update(before | diagnostics.after(site))
         return answer.to_shareable()

@@ -53,8 +53,11 @@ class RunLoop:
             record = self._round(number, ask)
             self.folder.save(self.model, record)
             log(describe(record, rounds))
-        self.method.receive({"online": to_tensors(self.model.means["online"])})
-        log(f"run complete: {self.folder.save_encoder(self.method, self.settings.to_dict())}")
+        shared = self.settings.row.shares_online
+        if shared:
+            self.method.receive({"online": to_tensors(self.model.means["online"])})
+        self.folder.finish(self.method if shared else None, self.settings)
+        log(f"run complete: {', '.join(str(path) for path in self.folder.encoders.values())}")
 
     def _round(self, number: int, ask: Ask) -> dict[str, Any]:
         """One round of Algorithm 1; returns its line for ``rounds.jsonl``."""
@@ -82,7 +85,7 @@ class RunLoop:
     def _train(self, number: int, messages, failures, record, ask: Ask) -> dict[str, dict[str, Any]]:
         """Local training at the sites, aggregated as results arrive; returns what each site reports."""
         aggregator = Aggregator(self.settings.row, number, self.preset.calibration_rounds, self.like)
-        online = self.model.means["online"]
+        online = self.model.means.get("online")  # of diagnostics only
         reports: dict[str, dict[str, Any]] = {}
 
         def accept(site: str, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""The run folder on the server: configuration, one line per round, checkpoints, and in the end the encoder."""
+"""The run folder on the server: configuration, one line per round, checkpoints, and in the end the encoders."""
 
 import json
 import os
@@ -9,11 +9,15 @@ from typing import Any
 
 from fclseg.errors import FCLSegError
 from fclseg.flare.model import GlobalModel
+from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import read_state, write_state
 from fclseg.methods.base import Method
 from fclseg.networks.loading import save_encoder
 
 KEPT_CHECKPOINTS = 2
+ENCODER = "encoder.safetensors"
+GLOBAL = ""
+"""The name under which ``encoders`` lists the one that all sites share."""
 PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout")
 """Settings that may change between the parts of a run, because they do not change what it computes."""
 
@@ -52,7 +56,13 @@ class RunFolder:
 
     @property
     def complete(self) -> bool:
-        return (self.path / "encoder.safetensors").exists()
+        return (self.path / "result.json").exists()
+
+    @property
+    def encoders(self) -> dict[str, Path]:
+        """The encoders of a complete run: the global one, or one for each site where every site keeps its own."""
+        listed = json.loads((self.path / "result.json").read_text())["encoders"]
+        return {site: self.path / name for site, name in listed.items()}
 
     def load(self, initial: GlobalModel) -> GlobalModel:
         """The newest checkpoint, or the initial model; the lines of rounds after it are removed."""
@@ -71,12 +81,15 @@ class RunFolder:
         for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
             old.unlink()
 
-    def save_encoder(self, method: Method, settings: dict[str, Any]) -> Path:
-        """The encoder of the online network, for the bundles."""
-        path = self.path / "encoder.safetensors"
-        metadata = {"preset": settings["preset"], "run": settings["run"], "job": settings["job"]}
-        save_encoder(path, method.online.encoder, metadata | {"round": settings["rounds"] - 1})
-        return path
+    def finish(self, encoder: Method | None, settings: RunSettings) -> None:
+        """Write the global encoder for the bundles, if there is one, and then that the run is complete."""
+        if encoder is not None:
+            export_encoder(self.path / ENCODER, encoder, settings, settings.rounds - 1)
+            names = {GLOBAL: ENCODER}
+        else:
+            trained = {site for line in self.rounds() for site, report in line["sites"].items() if "loss" in report}
+            names = {site: f"sites/{site}/{ENCODER}" for site in sorted(trained)}
+        self._write(self.path / "result.json", json.dumps({"encoders": names}, indent=2) + "\n")
 
     def rounds(self) -> list[dict[str, Any]]:
         """All complete lines; a run that was killed while it wrote one leaves half a line, without a line end."""
@@ -87,8 +100,9 @@ class RunFolder:
     def publish(self, folder: Path) -> None:
         """Copy the results to where ``nvflare job download`` finds them."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("config.json", "rounds.jsonl", "encoder.safetensors"):
-            shutil.copy2(self.path / name, folder / name)
+        for name in ("config.json", "rounds.jsonl", "result.json", ENCODER):
+            if (self.path / name).exists():
+                shutil.copy2(self.path / name, folder / name)
 
     def _checkpoints(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("round-*.safetensors"))
@@ -98,6 +112,12 @@ class RunFolder:
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         draft.write_text(text)
         os.replace(draft, path)
+
+
+def export_encoder(path: Path, method: Method, settings: RunSettings, round_number: int) -> None:
+    """The encoder of the online network, in the form that the bundles load."""
+    metadata = {"preset": settings.preset, "run": settings.run, "job": settings.job, "round": round_number}
+    save_encoder(path, method.online.encoder, metadata)
 
 
 def describe(record: dict[str, Any], rounds: int) -> str:
