@@ -41,6 +41,8 @@ class Preset:
     calibration_rounds: int = 10  # R: alpha is adjusted every R rounds
     # fine-tuning
     finetune_epochs: int = 200
+    finetune_steps: int | None = None  # at most so many, so that eight patients need not cost eight times one patient
+    finetune_rounds: int = 200  # of federated fine-tuning, which divides its epochs among them
     finetune_batch: int = 10
     finetune_lr: float = 5e-4
     encoder_lr_factor: float = 1.0
@@ -49,6 +51,12 @@ class Preset:
     @property
     def feature_size(self) -> int:
         return self.channels[-1]
+
+    def epochs_of_finetuning(self, steps_per_epoch: int) -> int:
+        """``finetune_epochs``, or fewer where they would take more than ``finetune_steps``."""
+        if self.finetune_steps is None:
+            return self.finetune_epochs
+        return max(1, min(self.finetune_epochs, self.finetune_steps // steps_per_epoch))
 
     def spacing(self, layout: str) -> float:
         return SPACING_MM[layout] * self.pixel_scale
@@ -83,8 +91,9 @@ PRESETS = {
             local_epochs=5,
             batch_size=16,
             bank_size=512,
-            finetune_epochs=100,
             finetune_lr=2e-3,
+            finetune_steps=400,
+            finetune_rounds=20,
         ),
         Preset(
             name="paper",

@@ -19,7 +19,7 @@ from fclseg.randomness import generator as new_generator
 
 
 class Supervised(Method):
-    """A round is an epoch over the site's annotated slices; the first ``frozen_epochs`` rounds leave the encoder alone.
+    """Rounds over the site's annotated slices; those within the first ``frozen_epochs`` leave the encoder alone.
 
     The encoder's rate is the decoder's times ``encoder_lr_factor``. One optimiser rate serves all, so a step of the
     encoder is shortened afterwards, which for Adam without weight decay is the same.
@@ -42,7 +42,7 @@ class Supervised(Method):
         return self.online.parameters()
 
     def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
-        frozen = round_number < self.preset.frozen_epochs
+        frozen = (round_number + 1) * self.preset.local_epochs <= self.preset.frozen_epochs
         if frozen:
             batches = sampler.epoch(new_generator(0, "statistics"))
             measure_statistics(self.online, (batch.images for batch in batches))

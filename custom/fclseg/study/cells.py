@@ -27,7 +27,15 @@ FULL, FROZEN = "full", "frozen"
 """The two readings: the whole network is fine-tuned (what a user gets), or a decoder on a frozen encoder (feature
 quality)."""
 
-FINETUNE_SETTINGS = ("finetune_epochs", "finetune_batch", "finetune_lr", "encoder_lr_factor", "frozen_epochs")
+FINETUNE_SETTINGS = (
+    "finetune_epochs",
+    "finetune_steps",
+    "finetune_rounds",
+    "finetune_batch",
+    "finetune_lr",
+    "encoder_lr_factor",
+    "frozen_epochs",
+)
 SHARED_SETTINGS = ("image_size", "pixel_scale", "channels")
 
 

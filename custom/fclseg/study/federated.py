@@ -47,18 +47,20 @@ def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **
 
 
 def finetuning_preset(preset: Preset, reading: str) -> Preset:
-    """The preset's fine-tuning settings where a federated run looks for its own: a round is an epoch, and AdamW without
-    weight decay is the paper's Adam."""
+    """The preset's fine-tuning settings where a federated run looks for its own: the epochs are divided among the
+    rounds, and AdamW without weight decay is the paper's Adam."""
+    rounds = min(preset.finetune_rounds, preset.finetune_epochs)
+    epochs = round(preset.finetune_epochs / rounds)
     return get_preset(
         preset.name,
         **{field.name: getattr(preset, field.name) for field in fields(Preset) if field.name != "name"}
         | {
-            "rounds": preset.finetune_epochs,
-            "local_epochs": 1,
+            "rounds": rounds,
+            "local_epochs": epochs,
             "batch_size": preset.finetune_batch,
             "optimizer": "adamw",
             "weight_decay": 0.0,
-            "frozen_epochs": preset.finetune_epochs if reading == FROZEN else preset.frozen_epochs,
+            "frozen_epochs": rounds * epochs if reading == FROZEN else preset.frozen_epochs,
         },
     )
 

@@ -1,0 +1,28 @@
+"""The table of presets and what is derived from it."""
+
+import pytest
+
+from fclseg.errors import FCLSegError
+from fclseg.presets import PRESETS, get_preset
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_images_and_views_survive_every_pooling(name):
+    preset = get_preset(name)
+    poolings = 2 ** (len(preset.channels) - 1)
+    assert preset.image_size % poolings == 0 and preset.view_size % poolings == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "per_epoch", "expected"), [(None, 8, 200), (400, 1, 200), (400, 2, 200), (400, 8, 50), (400, 500, 1)]
+)
+def test_epochs_of_finetuning_end_at_the_steps_allowed(steps, per_epoch, expected):
+    preset = get_preset("paper", finetune_epochs=200, finetune_steps=steps)
+    assert preset.epochs_of_finetuning(per_epoch) == expected
+
+
+def test_unknown_names_are_one_sentence():
+    with pytest.raises(FCLSegError, match=r"no preset .large.*demo, small, paper"):
+        get_preset("large")
+    with pytest.raises(FCLSegError, match="no setting 'epochs'"):
+        get_preset("demo", epochs=3)
