@@ -50,7 +50,7 @@ def test_traffic_by_hand():
         Flow("bank", combine=OTHERS, paper_counts_up=False),
         Flow("distance"),
     )
-    traffic = mean_traffic(Row("x", "X", "", flows), components, sites=4, rounds=10, calibration_rounds=5)
+    traffic = mean_traffic(Row("x", "X", "", flows), components, sites=4, rounds=range(10), calibration_rounds=5)
     assert traffic.up == {"online": 408, "target": 200 * 2 / 10, "bank": 136, "distance": 8}
     assert traffic.down == {"online": 408, "bank": 3 * 136, "distance": 8}
     assert traffic.counted == 2 * 400 + 40 + 3 * 128 + 2 * 8

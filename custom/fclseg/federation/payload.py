@@ -5,20 +5,20 @@ met by this counting (1 MB = 10^6 bytes, per client and round, averaged over the
 
 - floating-point tensors count: weights, BatchNorm's running statistics, features; integers do not: BatchNorm's
   counters and the bank's partition ids (1 byte a feature);
-- the other sites' banks count as downloads, but not the upload of a site's own (``Flow.paper_counts_up``).
+- the other sites' banks count as downloads, but not the upload of a site's own (``Flow.paper_counts_up``);
+- every round counts alike, though in a run's first round there are no banks of others yet.
 
 What is not counted is still listed under ``up_mb`` and ``down_mb``, so nothing that crosses is hidden.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fclseg.federation.exchange import DISTANCE, OTHERS, ROWS, Flow, Row, crosses
-from fclseg.federation.states import Arrays, to_arrays
+from fclseg.federation.states import SCALAR_BYTES, Arrays, array_bytes, to_arrays
 from fclseg.methods.registry import build_method
 from fclseg.presets import Preset
 
-SCALAR_BYTES = 8
 REFERENCE = "fcl"
 """The job whose payload is 1 in the paper's table."""
 
@@ -36,11 +36,6 @@ class Traffic:
         return sum(self.up.values()) + sum(self.down.values()) - self.counted
 
 
-def array_bytes(arrays: Arrays) -> int:
-    """All bytes of a component."""
-    return sum(array.nbytes for array in arrays.values())
-
-
 def counted_bytes(arrays: Arrays) -> int:
     """The bytes of a component that the paper counts: those of its floating-point tensors."""
     return sum(array.nbytes for array in arrays.values() if array.dtype.kind == "f")
@@ -53,15 +48,15 @@ def component_arrays(row: Row, preset: Preset) -> dict[str, Arrays]:
 
 
 def mean_traffic(
-    row: Row, components: Mapping[str, Arrays], *, sites: int, rounds: int, calibration_rounds: int
+    row: Row, components: Mapping[str, Arrays], *, sites: int, rounds: Sequence[int], calibration_rounds: int
 ) -> Traffic:
-    """What one of ``sites`` clients sends and receives in a round, averaged over the run's ``rounds``."""
+    """What one of ``sites`` clients sends and receives in a round, averaged over the ``rounds`` of these numbers."""
     traffic = Traffic()
     for flow in row.flows:
         size, counted = _sizes(flow, components)
         copies = sites - 1 if flow.combine == OTHERS else 1
         up, down = (
-            sum(crosses(when, number, calibration_rounds) for number in range(rounds)) / rounds
+            sum(crosses(when, number, calibration_rounds) for number in rounds) / len(rounds)
             for when in (flow.up, flow.down)
         )
         if up:
@@ -80,7 +75,7 @@ def communication_table(preset: Preset, *, sites: int = 10, rounds: int | None =
             row,
             component_arrays(row, preset),
             sites=sites,
-            rounds=rounds or preset.rounds,
+            rounds=range(rounds or preset.rounds),
             calibration_rounds=preset.calibration_rounds,
         )
         for job, row in ROWS.items()

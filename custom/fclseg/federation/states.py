@@ -13,6 +13,9 @@ from fclseg.errors import FCLSegError
 
 Arrays = dict[str, np.ndarray]
 
+SCALAR_BYTES = 8
+"""The size of the one number that crosses, the distance."""
+
 COUNTER = "num_batches_tracked"
 STATISTICS = ("running_mean", "running_var", COUNTER)
 """The last part of the names of BatchNorm's buffers: not parameters, so no part of any distance."""
@@ -29,6 +32,11 @@ def to_arrays(state: Mapping[str, torch.Tensor]) -> Arrays:
 def to_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
     """The arrays as tensors that own their memory (what arrives from the wire may be read-only)."""
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def array_bytes(arrays: Mapping[str, np.ndarray]) -> int:
+    """All bytes of a component."""
+    return sum(array.nbytes for array in arrays.values())
 
 
 def parameter_names(state: Iterable[str]) -> list[str]:

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from nvflare.apis.dxo import DXO, DataKind, from_shareable
 from nvflare.apis.shareable import Shareable
 
 from fclseg.errors import FCLSegError
 from fclseg.federation.distance import check_distance
 from fclseg.federation.exchange import DISTANCE
-from fclseg.federation.states import Arrays, check_state
+from fclseg.federation.states import SCALAR_BYTES, Arrays, array_bytes, check_state
 
 DISTANCE_TASK, PRETRAIN_TASK = "distance", "pretrain"
 REASON = "fclseg_reason"
@@ -67,12 +66,12 @@ class Message:
         return cls.from_dxo(from_shareable(shareable))
 
     def payload(self) -> dict[str, int]:
-        """Bytes by component: what the paper counts."""
-        sizes = {name: _bytes(arrays) for name, arrays in self.components.items()}
+        """All bytes by component, integers included."""
+        sizes = {name: array_bytes(arrays) for name, arrays in self.components.items()}
         for name, states in self.others.items():
-            sizes[name] = sum(_bytes(arrays) for arrays in states.values())
+            sizes[name] = sum(array_bytes(arrays) for arrays in states.values())
         if self.distance is not None:
-            sizes[DISTANCE] = 8
+            sizes[DISTANCE] = SCALAR_BYTES
         return sizes
 
 
@@ -84,7 +83,3 @@ def check_message(message: Message, like: Mapping[str, Arrays], sender: str) -> 
         if name not in like:
             raise FCLSegError(f"{sender}: unknown component '{name}': run the same version and job at every site")
         check_state(arrays, like[name], sender, name)
-
-
-def _bytes(arrays: Mapping[str, np.ndarray]) -> int:
-    return sum(array.nbytes for array in arrays.values())
