@@ -2,6 +2,8 @@
 
 import argparse
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -27,15 +29,21 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input ends with one sentence and exit code 1, never with a traceback."""
     arguments = build_parser().parse_args(argv)
+    # A polite end by another program is the user's Ctrl-C: what was started must not outlive this command.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return arguments.run(arguments) or 0
     except FCLSegError as error:
         print(f"fclseg: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print(f"fclseg: {error.filename}: {error.strerror}; free space or choose another path", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("fclseg: interrupted; nothing that was finished is lost, run the same command again", file=sys.stderr)
         return 130
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    finally:
+        signal.signal(signal.SIGTERM, before)
