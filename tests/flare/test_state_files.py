@@ -62,6 +62,13 @@ def test_state_of_a_run_that_was_started_over_is_not_used(tmp_path):
     assert _memory(tmp_path, "new").load_before(9) is None
 
 
+def test_a_run_that_was_started_over_keeps_its_own_states(tmp_path):
+    _memory(tmp_path, "old", rounds=(8, 9))
+    again = _memory(tmp_path, "new", rounds=(0, 1))
+    assert again.load_before(1).round_number == 0 and again.load_before(2).round_number == 1
+    assert len(list(tmp_path.glob("round-*"))) == 2
+
+
 def test_a_component_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(StateError, match="'target'"):
         _memory(tmp_path, rounds=(0,)).load_before(1).component("target")

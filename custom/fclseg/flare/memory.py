@@ -44,13 +44,16 @@ class SiteMemory:
         path = self.folder / f"round-{state.round_number:04d}.safetensors"
         info = {"round": state.round_number, "run_id": self.run_id}
         write_state(path, {"method": state.method, "optimizer": state.optimizer}, info)
+        later = [path for path in self._paths() if _round_of(path) > state.round_number]
+        for gone in later:  # of a run that was started over, or that the server took up again from an earlier round
+            gone.unlink(missing_ok=True)
         for old in self._paths()[:-KEPT_ROUNDS]:
             old.unlink(missing_ok=True)
 
     def load_before(self, round_number: int) -> SiteState | None:
         """Where the site stood when the round began; None when it has not trained in this run yet."""
         for path in reversed(self._paths()):
-            if int(path.stem.removeprefix("round-")) >= round_number:
+            if _round_of(path) >= round_number:
                 continue
             states, info = read_state(path)
             if info["run_id"] == self.run_id:
@@ -79,3 +82,7 @@ class SiteMemory:
 
     def _paths(self) -> list[Path]:
         return sorted(self.folder.glob("round-*.safetensors"))
+
+
+def _round_of(path: Path) -> int:
+    return int(path.stem.removeprefix("round-"))
