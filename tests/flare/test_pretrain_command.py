@@ -20,7 +20,10 @@ JOB = Path(__file__).parents[2] / "jobs" / "fclopt_dp"
     [
         (["--job", "nowhere"], "nowhere is not an FCLSeg job"),
         (["--job", str(JOB), "--data", "missing"], "missing does not exist"),
-        (["--job", str(JOB), "--set", "rounds"], "not KEY=VALUE"),
+        (["--job", str(JOB), "--set", "rounds"], "not of the form NAME=VALUE"),
+        (["--job", str(JOB), "--sites", "0"], "--sites must be at least 1"),
+        (["--job", str(JOB), "--name", "../docs", "--fresh"], "'../docs' cannot name a run"),
+        (["--job", str(JOB), "--runs", "/dev/null", "--preset", "demo"], "/dev/null"),
         (["--job", str(JOB), "--set", "depth=3"], "no setting 'depth'"),
         (["--job", str(JOB), "--preset", "huge"], "no preset 'huge'"),
         (["--job", str(JOB), "--fraction", "0"], "fraction"),
@@ -77,3 +80,16 @@ def test_one_line_per_round(tmp_path, capsys):
         progress()
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 and lines[0].startswith("round 1/2  loss 0.5000  d 2.500e-01  sites 2/2  2.0 s  eta 0:00:0")
+
+
+def test_starting_over_removes_runs_only(tmp_path):
+    folder = _run_folder(tmp_path)
+    first = folder.config["id"]
+    (folder.path / "checkpoints").mkdir()
+    folder.open(folder.config, fresh=True)
+    assert folder.config["id"] != first and [path.name for path in folder.path.iterdir()] == ["config.json"]
+    assert [path.name for path in folder.path.parent.iterdir()] == [folder.path.name]
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "to a friend").touch()
+    RunFolder(tmp_path / "letters").forget()
+    assert (tmp_path / "letters" / "to a friend").exists()

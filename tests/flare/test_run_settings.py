@@ -33,6 +33,8 @@ def test_settings_survive_the_way_to_a_site():
         ({"job": "fclopt", "fraction": 1.5}, {}, "fraction"),
         ({"job": "fclopt"}, {"FCLSEG_ROUNDS": "many"}, "FCLSEG_ROUNDS must be a whole number"),
         ({"job": "fclopt", "changes": {"depth": 3}}, {}, "'depth'"),
+        ({"job": "fclopt", "run": "../../elsewhere"}, {}, "cannot name a run"),
+        ({"job": "fclopt"}, {"FCLSEG_RUN": ".."}, "cannot name a run"),
     ],
 )
 def test_wrong_settings_are_one_sentence(values, environment, complaint):
@@ -50,6 +52,9 @@ def test_a_real_site_reads_its_own_file_first(tmp_path, monkeypatch):
     own.write_text(json.dumps({"data": str(tmp_path / "own"), "threads": 4, "runs": "/elsewhere"}))
     assert (place.data, place.threads, place.runs) == (tmp_path / "own", 4, Path("/elsewhere"))
     assert replace(place, job_id=SIMULATED_JOB).data == tmp_path  # simulated sites have no file of their own
+    own.write_text(json.dumps({"threads": 0}))
+    with pytest.raises(FCLSegError, match="cannot train with '0' threads"):
+        _ = place.threads
     own.write_text("data = /folder")
     with pytest.raises(FCLSegError, match=r"fclseg\.json is not a JSON object"):
         _ = place.data

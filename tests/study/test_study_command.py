@@ -3,7 +3,7 @@
 import pytest
 
 from fclseg.cli import main
-from fclseg.cli.study import parse_value
+from fclseg.cli.options import parse_value
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print(f"fclseg: {error.filename}: {error.strerror}; free space or choose another path", file=sys.stderr)
+        where, why = error.filename or "a file could not be used", error.strerror or error
+        print(f"fclseg: {where}: {why}; free space or choose another path", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("fclseg: interrupted; nothing that was finished is lost, run the same command again", file=sys.stderr)

@@ -1,12 +1,11 @@
 """``fclseg pretrain``: run a federated job on this machine, one process per site."""
 
 import argparse
-import json
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+from fclseg.cli.options import positive, preset_change
 from fclseg.errors import DataError, FCLSegError
 
 PICKUP_SECONDS = 180
@@ -38,7 +37,7 @@ def register(subparsers) -> None:
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default runs)"
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="change one value of the preset"
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
     )
     parser.add_argument("--diagnostics", action="store_true", help="also measure what PTNU and DP predict")
     parser.add_argument("--fresh", action="store_true", help="forget an earlier run of this name")
@@ -47,14 +46,16 @@ def register(subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from fclseg.flare.launch import derive_job, read_job, simulate
-    from fclseg.flare.run_folder import RunFolder
+    from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
     from fclseg.flare.settings import RunSettings
 
     _, given = read_job(arguments.job)
     settings = RunSettings.read({**given, **_changes(arguments)}, environment={})
+    positive(arguments.sites, "--sites")
+    environment = _environment(arguments)
     folder = arguments.runs.absolute() / settings.run
     if arguments.fresh:
-        shutil.rmtree(folder, ignore_errors=True)
+        RunFolder(folder).forget()
     RunFolder(folder).check({"settings": settings.to_dict(), **_data(arguments)})
     if RunFolder(folder).complete:
         print(f"run {folder} is complete; --fresh starts it over")
@@ -64,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
         f"{settings.row.title}, preset {settings.preset}, {arguments.sites} sites, {settings.rounds} rounds -> {folder}"
     )
     progress = Progress(folder, settings.rounds)
-    simulate(job, folder, arguments.sites, environment=_environment(arguments), progress=progress)
+    simulate(job, folder, arguments.sites, environment=environment, progress=progress)
     if not RunFolder(folder).complete:
-        raise FCLSegError(f"the run ended without an encoder; NVFlare's messages are in {folder / 'simulator.log'}")
+        raise FCLSegError(f"the run ended without an encoder; NVFlare's messages are in {folder / SIMULATOR_LOG}")
     for path in RunFolder(folder).encoders.values():
         print(f"encoder: {path}")
     return 0
@@ -81,20 +82,10 @@ def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
         "fraction": arguments.fraction,
         "fold": arguments.fold,
         "run": arguments.name or "",
-        "changes": dict(_assignment(text) for text in arguments.set),
+        "changes": dict(preset_change(text) for text in arguments.set),
         "diagnostics": arguments.diagnostics,
         "pickup_timeout": PICKUP_SECONDS,
     }
-
-
-def _assignment(text: str) -> tuple[str, Any]:
-    name, sign, value = text.partition("=")
-    if not sign:
-        raise FCLSegError(f"--set {text} is not KEY=VALUE, for example --set local_epochs=2")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
 
 
 def _environment(arguments: argparse.Namespace) -> dict[str, str]:

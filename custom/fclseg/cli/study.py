@@ -5,6 +5,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from fclseg.cli.options import positive, preset_change
 from fclseg.errors import FCLSegError
 from fclseg.presets import PRESETS
 
@@ -106,28 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def preset_changes(arguments: argparse.Namespace) -> dict[str, object]:
     changes: dict[str, object] = {} if arguments.rounds is None else {"rounds": positive(arguments.rounds, "--rounds")}
-    for text in arguments.set:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise FCLSegError(f"--set {text} is not of the form NAME=VALUE, for example --set finetune_epochs=50")
-        changes[name] = parse_value(value)
-    return changes
-
-
-def parse_value(text: str) -> object:
-    """A whole number, a number, a tuple of whole numbers (8,16,32) or a word."""
-    for kind in (int, float, lambda t: tuple(int(part) for part in t.split(","))):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def positive(value: int, option: str) -> int:
-    if value < 1:
-        raise FCLSegError(f"{option} must be at least 1, not {value}")
-    return value
+    return changes | dict(preset_change(text) for text in arguments.set)
 
 
 def numbers(text: str, option: str) -> tuple[int, ...]:

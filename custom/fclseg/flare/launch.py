@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.errors import FCLSegError
+from fclseg.flare.run_folder import SIMULATOR_LOG
 
 SERVER_CONFIG = "app/config/config_fed_server.json"
 RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")
@@ -51,7 +52,7 @@ def simulate(
     threads: int | None = None,
 ) -> None:
     """Run a job to its end; raises with the reason when it fails. NVFlare's own output goes to ``simulator.log``."""
-    log = run / "simulator.log"
+    log = run / SIMULATOR_LOG
     command = [sys.executable, "-m", "nvflare.private.fed.app.simulator.simulator", str(job)]
     command += ["-w", str(run / "workspace"), "-n", str(sites), "-t", str(threads or sites)]
     with open(log, "w") as output, _running(command, output, environment) as process:

@@ -15,7 +15,10 @@ from fclseg.methods.base import Method
 from fclseg.networks.loading import save_encoder
 
 KEPT_CHECKPOINTS = 2
+CONFIG = "config.json"
 ENCODER = "encoder.safetensors"
+SIMULATOR_LOG = "simulator.log"
+"""NVFlare's own messages, where ``fclseg pretrain`` started it."""
 GLOBAL = ""
 """The name under which ``encoders`` lists the one that all sites share."""
 PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout")
@@ -31,9 +34,9 @@ class RunFolder:
 
     def open(self, config: dict[str, Any], fresh: bool) -> None:
         """Create the folder, or check that it belongs to a run with the same configuration."""
-        file = self.path / "config.json"
-        if fresh and self.path.exists():
-            shutil.rmtree(self.path)
+        file = self.path / CONFIG
+        if fresh:
+            self.forget()
         if file.exists():
             self.check(config)
             return
@@ -41,9 +44,18 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self._write(file, json.dumps(self.config, indent=2) + "\n")
 
+    def forget(self) -> None:
+        """Remove the run; a folder that no run has made is left alone, whatever it was named."""
+        if not any((self.path / name).exists() for name in (CONFIG, SIMULATOR_LOG)):
+            return
+        gone = self.path.with_name(f".{self.path.name}.forgotten")
+        shutil.rmtree(gone, ignore_errors=True)
+        self.path.rename(gone)  # in one step: half of an old run must not become part of the new one
+        shutil.rmtree(gone)
+
     def check(self, config: dict[str, Any]) -> None:
         """Refuse a configuration that differs from the folder's, in the entries given."""
-        file = self.path / "config.json"
+        file = self.path / CONFIG
         if not file.exists():
             return
         self.config = json.loads(file.read_text())
@@ -100,7 +112,7 @@ class RunFolder:
     def publish(self, folder: Path) -> None:
         """Copy the results to where ``nvflare job download`` finds them."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("config.json", "rounds.jsonl", "result.json", ENCODER):
+        for name in (CONFIG, "rounds.jsonl", "result.json", ENCODER):
             if (self.path / name).exists():
                 shutil.copy2(self.path / name, folder / name)
 

@@ -43,6 +43,11 @@ class RunSettings:
     encoder: str | None = None  # file of a pre-trained encoder on the server to start from
     diagnostics: bool = False  # measure what DP and PTNU predict; changes the traffic, not the training
 
+    def __post_init__(self) -> None:
+        # Also at a site, which gets the name from the server: it must never lead out of the site's own folder of runs.
+        if self.run != Path(self.run).name or self.run.startswith("."):
+            raise FCLSegError(f"'{self.run}' cannot name a run: choose a plain folder name (--name or FCLSEG_RUN)")
+
     @classmethod
     def read(cls, values: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> "RunSettings":
         """The job's values, replaced by FCLSEG_PRESET, FCLSEG_ROUNDS, FCLSEG_SEED and FCLSEG_RUN where they are set."""
@@ -145,7 +150,10 @@ class Place:
     @property
     def threads(self) -> int:
         """torch threads of a site's training. Fixed, because the number changes the last bits of a sum."""
-        return int(self.option("threads") or 1)
+        chosen = self.option("threads") or "1"
+        if not chosen.isdecimal() or int(chosen) < 1:
+            raise FCLSegError(f"{self.name} cannot train with '{chosen}' threads: give a whole number from 1 on")
+        return int(chosen)
 
     @property
     def cache(self) -> Path:
