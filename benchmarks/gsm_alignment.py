@@ -1,17 +1,21 @@
 """Does global structural matching unify the feature space of the sites? One line per row of FCL's ablation.
 
-    python benchmarks/gsm_alignment.py [--data FOLDER] [--jobs fcl_fe_ns fcl] [--rounds 10] [--epochs 1]
+    python benchmarks/gsm_alignment.py [--data FOLDER] [--jobs fcl_fe_ns fcl] [--rounds 10] [--epochs 1] [--seed 0]
 
-After the last round of local training, before any averaging, every site's bank holds features of its own images by its
-own network. ``across`` is the mean distance between two sites' mean features of the same partition, ``between`` that
-between two partitions of one site; a unified space has a small ratio. Without ``--data`` a phantom with one scanner
-per site is used. The sites run one after the other in this process.
+After a round of local training, before any averaging, every site's bank holds features of its own images by its own
+network. ``across`` is the mean distance between two sites' mean features of the same partition, ``between`` that
+between two partitions of one site; a unified space has a small ratio, which is given after the last round and, as the
+networks drift apart less and less while the learning rate falls, for every round. ``averaged`` is the ratio when all
+sites use the averaged network: what is left are different patients. Without ``--data`` a phantom with one scanner per
+site is used. The sites run one after the other in this process.
 """
 
 import argparse
 import tempfile
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -27,19 +31,31 @@ from fclseg.methods.fcl import FCL
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import cosine_lr, make_optimizer, train_round
 from fclseg.presets import PARTITIONS, Preset, get_preset
+from fclseg.randomness import generator
+
+
+class Alignment(NamedTuple):
+    """Mean distance of same-partition centroids across sites, and of different partitions' centroids within a site."""
+
+    across: float
+    between: float
+
+    @property
+    def ratio(self) -> float:
+        return self.across / self.between
 
 
 def federated(
-    row: Row, preset: Preset, store: SliceStore, sites: dict[str, list[str]]
-) -> tuple[list[FCL], list[float]]:
-    """Run the row's exchange plan over all rounds; the sites' methods as local training left them, and the losses."""
-    methods = {site: build_method(row, preset, seed=0) for site in sites}
+    row: Row, preset: Preset, store: SliceStore, sites: dict[str, list[str]], seed: int
+) -> tuple[list[float], list[float], list[Alignment], Alignment]:
+    """Run the row's exchange plan: losses, spread of features and alignments by round, alignment after averaging."""
+    methods = {site: build_method(row, preset, seed) for site in sites}
     samplers = {
         site: SliceSampler(store, store.select(patients), preset.batch_size, partners=methods[site].wants_partners)
         for site, patients in sites.items()
     }
     optimizers = {site: make_optimizer(method, preset) for site, method in methods.items()}
-    losses = []
+    losses, spreads, aligned = [], [], []
     for number in range(preset.rounds):
         if number:
             exchange(row, methods, samplers)
@@ -51,14 +67,19 @@ def federated(
                 optimizers[site],
                 lr=lr,
                 epochs=preset.local_epochs,
-                seed=0,
+                seed=seed,
                 site=site,
                 round_number=number,
             )
             for site in sites
         ]
         losses.append(sum(result.loss for result in results) / len(results))
-    return list(methods.values()), losses
+        spreads.append(sum(result.feature_std for result in results) / len(results))
+        aligned.append(alignment(methods.values()))
+    exchange(row, methods, samplers)
+    for site, method in methods.items():
+        method.bank.fill(samplers[site], method.keys, generator(seed, "averaged", site))
+    return losses, spreads, aligned, alignment(methods.values())
 
 
 def exchange(row: Row, methods: dict[str, FCL], samplers: dict[str, SliceSampler]) -> None:
@@ -76,15 +97,15 @@ def exchange(row: Row, methods: dict[str, FCL], samplers: dict[str, SliceSampler
             method.receive_others(flow.component, {other: state for other, state in sent.items() if other != site})
 
 
-def alignment(methods: list[FCL]) -> tuple[float, float]:
-    """Mean distance of same-partition centroids across sites, and of different partitions' centroids within a site."""
+def alignment(methods: Iterable[FCL]) -> Alignment:
+    """How far apart the sites' banks are."""
     centroids = []
     for method in methods:
         features, partitions = method.bank.entries()
         centroids.append(torch.stack([features[partitions == s].mean(dim=0) for s in range(PARTITIONS)]))
     across = [(a - b).norm(dim=1).mean() for a, b in combinations(centroids, 2)]
     between = [(one[s] - one[t]).norm() for one in centroids for s, t in combinations(range(PARTITIONS), 2)]
-    return float(torch.stack(across).mean()), float(torch.stack(between).mean())
+    return Alignment(float(torch.stack(across).mean()), float(torch.stack(between).mean()))
 
 
 def main() -> None:
@@ -95,6 +116,7 @@ def main() -> None:
     parser.add_argument("--sites", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -108,13 +130,17 @@ def main() -> None:
         volumes = read_folder(options.data)
         spacing = preset.spacing(volumes[0].layout)
         store = open_store(volumes, image_size=preset.image_size, spacing=spacing, cache=folder)
-        sites = sites or Splits.make(store.patients, options.sites).sites
+        sites = sites or Splits.make(store.patients, options.sites, seed=options.seed).sites
         for job in options.jobs:
-            methods, losses = federated(get_row(job), preset, store, sites)
-            across, between = alignment(methods)
-            curve = " ".join(f"{loss:.2f}" for loss in losses)
+            losses, spreads, aligned, averaged = federated(get_row(job), preset, store, sites, options.seed)
+            last = aligned[-1]
             print(
-                f"{job}: across {across:.3f} between {between:.3f} ratio {across / between:.3f}; loss {curve}",
+                f"{job}: across {last.across:.3f} between {last.between:.3f} ratio {last.ratio:.3f}, "
+                f"averaged {averaged.ratio:.3f}",
+                "  loss by round: " + " ".join(f"{loss:.2f}" for loss in losses),
+                "  feature std by round: " + " ".join(f"{spread:.3f}" for spread in spreads),
+                "  ratio by round: " + " ".join(f"{one.ratio:.3f}" for one in aligned),
+                sep="\n",
                 flush=True,
             )
 
