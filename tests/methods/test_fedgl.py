@@ -1,6 +1,7 @@
 """Positives and negatives of the global and the local loss against loops, and the two stages."""
 
 import math
+from copy import deepcopy
 from itertools import product
 
 import pytest
@@ -65,12 +66,15 @@ def batch(count=4):
 
 @pytest.mark.parametrize("round_number, trains", [(0, "online"), (2, "online"), (3, "decoder")])
 def test_each_stage_trains_its_part(round_number, trains):
-    """Four rounds, three quarters of them global; the local stage leaves the encoder alone."""
+    """Four rounds, three quarters of them global; the local stage leaves the encoder alone, its statistics included."""
     method = GlobalLocal(PRESET)
+    before = deepcopy(method.online.state_dict())
     method.begin_round(None, round_number, torch.Generator())
     method.loss(batch(), torch.Generator().manual_seed(0)).backward()
     reached = {name.split(".")[0] for name, parameter in method.named_parameters() if parameter.grad is not None}
-    assert reached == {trains}
+    assert reached == {trains} and method.online.training
+    unchanged = all(torch.equal(before[name], value) for name, value in method.online.state_dict().items())
+    assert unchanged == (trains == "decoder")
 
 
 def test_local_versions_show_the_same_place():

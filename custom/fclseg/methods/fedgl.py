@@ -82,8 +82,10 @@ class GlobalLocal(Method):
         """Two versions that differ in intensity alone, so that a region shows the same anatomy in both."""
         placed = self.place(batch.images, generator)
         versions = torch.cat([self.intensity(placed, generator), self.intensity(placed, generator)])
+        self.online.eval()  # BatchNorm's statistics stay as well: nothing of the encoder changes in this stage
         with torch.no_grad():
             maps = self.online.encoder(versions)
+        self.online.train(self.training)
         first, second = self._regions(self.decoder(maps[-self.levels :]), generator).chunk(2)
         return local_loss(first, second, self.preset.temperature)
 
