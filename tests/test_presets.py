@@ -26,3 +26,18 @@ def test_unknown_names_are_one_sentence():
         get_preset("large")
     with pytest.raises(FCLSegError, match="no setting 'epochs'"):
         get_preset("demo", epochs=3)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("batch_size", "many"), ("batch_size", 0), ("rounds", 2.5), ("lr_byol", "fast"), ("lr_byol", float("nan")),
+     ("channels", 8), ("channels", (8, 0)), ("optimizer", 3), ("finetune_steps", "all"), ("frozen_epochs", -1)],
+)  # fmt: skip
+def test_values_of_the_wrong_kind_are_one_sentence(setting, value):
+    with pytest.raises(FCLSegError, match=f"'{setting}' cannot be"):
+        get_preset("demo", **{setting: value})
+
+
+def test_values_of_the_right_kind_are_taken():
+    preset = get_preset("demo", lr_byol=1, channels=(4, 8), finetune_steps=None, frozen_epochs=0, optimizer="adamw")
+    assert preset.channels == (4, 8) and preset.lr_byol == 1

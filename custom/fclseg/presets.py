@@ -4,6 +4,7 @@
 look and for tests. Anything that is not listed per preset is the paper's value and the same for all.
 """
 
+import math
 from dataclasses import dataclass, fields, replace
 
 from fclseg.errors import FCLSegError
@@ -118,4 +119,25 @@ def get_preset(name: str, **changes: object) -> Preset:
     known = {field.name for field in fields(Preset)}
     if unknown := sorted(set(changes) - known):
         raise FCLSegError(f"preset '{name}' has no setting '{unknown[0]}': it has {', '.join(sorted(known))}")
+    for setting, value in changes.items():
+        _check(setting, value)
     return replace(PRESETS[name], **changes)
+
+
+def _check(setting: str, value: object) -> None:
+    """Refuse a value of another kind than the setting's, which would otherwise fail deep inside a training."""
+    kind = Preset.__annotations__[setting]
+    if value is None and kind == int | None:
+        return
+    smallest = 0 if setting == "frozen_epochs" else 1
+    if kind is str:
+        fits, wanted = isinstance(value, str), "a word"
+    elif kind is float:
+        fits, wanted = type(value) in (int, float) and 0 <= value < math.inf, "a number from 0 on"
+    elif kind == tuple[int, ...]:
+        fits = isinstance(value, tuple) and len(value) > 1 and all(type(part) is int and part > 0 for part in value)
+        wanted = "whole numbers, for example 8,16,32"
+    else:
+        fits, wanted = type(value) is int and value >= smallest, f"a whole number from {smallest} on"
+    if not fits:
+        raise FCLSegError(f"the preset's '{setting}' cannot be {value!r}: give {wanted}")
