@@ -2,6 +2,7 @@
 
 import gzip
 
+import nibabel as nib
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,6 @@ from fclseg.errors import DataError
 
 @pytest.fixture(scope="module")
 def intact(tmp_path_factory):
-    import nibabel as nib
-
     path = tmp_path_factory.mktemp("nifti") / "intact.nii.gz"
     voxels = np.random.default_rng(0).integers(0, 1000, (9, 8, 5), dtype=np.int16)
     nib.save(nib.Nifti1Image(voxels, np.diag([1.5, 1.4, 8, 1])), path)
@@ -28,6 +27,22 @@ def test_reads_what_was_written(intact):
     assert header.spacing == pytest.approx((1.5, 1.4, 8.0))
     np.testing.assert_array_equal(read_voxels(path), voxels)
     assert is_nifti(path) and stem(path) == "intact"
+
+
+@pytest.mark.parametrize(("unit", "factor"), [(0, 1.0), (1, 1000.0), (2, 1.0), (3, 0.001)])
+def test_spacing_is_in_millimetres_whatever_the_headers_unit(tmp_path, unit, factor):
+    image = nib.Nifti1Image(np.zeros((4, 5, 6), np.int16), np.diag([1.5, 1.4, 8, 1]))
+    image.header["xyzt_units"] = unit
+    nib.save(image, tmp_path / "a.nii")
+    assert read_header(tmp_path / "a.nii").spacing == pytest.approx((1.5 * factor, 1.4 * factor, 8.0 * factor))
+
+
+def test_an_unknown_unit_is_refused(tmp_path):
+    image = nib.Nifti1Image(np.zeros((4, 5, 6), np.int16), np.eye(4))
+    image.header["xyzt_units"] = 5
+    nib.save(image, tmp_path / "a.nii")
+    with pytest.raises(DataError, match=r"a\.nii: the header's unit"):
+        read_header(tmp_path / "a.nii")
 
 
 @settings(max_examples=150, deadline=None)

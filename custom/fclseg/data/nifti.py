@@ -13,6 +13,7 @@ from nibabel.spatialimages import HeaderDataError, ImageDataError
 from fclseg.errors import DataError
 
 SUFFIXES = (".nii.gz", ".nii")
+MM_PER_UNIT = {"meter": 1000.0, "mm": 1.0, "micron": 0.001, "unknown": 1.0}
 
 _BROKEN = (OSError, EOFError, ValueError, TypeError, OverflowError, MemoryError, zlib.error)
 _BROKEN += (HeaderDataError, ImageDataError, ImageFileError)
@@ -39,7 +40,11 @@ def read_header(path: Path) -> Header:
     shape = tuple(int(n) for n in image.shape)
     if len(shape) < 3 or min(shape) < 1:
         raise DataError(f"{path}: an image of shape {shape} is not a volume; export a stack of slices (3D)")
-    spacing = tuple(float(zoom) for zoom in image.header.get_zooms()[:3])
+    try:
+        unit = MM_PER_UNIT[image.header.get_xyzt_units()[0]]
+    except KeyError:
+        raise DataError(f"{path}: the header's unit of length is none that NIfTI knows; correct xyzt_units") from None
+    spacing = tuple(unit * float(zoom) for zoom in image.header.get_zooms()[:3])
     if not all(np.isfinite(zoom) and zoom > 0 for zoom in spacing):
         raise DataError(f"{path}: the header's voxel size {spacing} must be positive; correct the header's pixdim")
     return Header(shape, spacing)

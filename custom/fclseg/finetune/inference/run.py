@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import nibabel as nib
@@ -16,8 +15,7 @@ from fclseg.finetune.inference.cases import output_names, read_case
 from fclseg.finetune.inference.measure import Measurement, by_patient, ejection_fractions, measure, write_tables
 from fclseg.finetune.inference.overlay import write_overlay
 from fclseg.finetune.inference.segment import Segmenter
-
-MM_PER_UNIT = {"meter": 1000.0, "mm": 1.0, "micron": 0.001, "unknown": 1.0}
+from fclseg.networks.loading import make_folder
 
 
 class Inference:
@@ -28,7 +26,7 @@ class Inference:
 
     def run(self) -> list[Measurement]:
         """One bad file does not stop the others; it is named at the end."""
-        self.output_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(self.output_dir)
         measurements, refused = [], []
         names = output_names(self.cases)
         for case, name in tqdm(list(zip(self.cases, names, strict=True)), desc="segmenting", unit="volume"):
@@ -45,8 +43,6 @@ class Inference:
 
     def _one(self, case: Volume, name: str) -> Measurement:
         image, voxels = read_case(case)
-        unit = MM_PER_UNIT[image.header.get_xyzt_units()[0]]
-        case = replace(case, spacing=tuple(unit * float(zoom) for zoom in image.header.get_zooms()[:3]))
         labels = self.segmenter(voxels, case)
         structures = self.segmenter.model.structures
         voxel_mm3 = float(np.prod(case.spacing))
