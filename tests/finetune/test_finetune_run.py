@@ -1,11 +1,14 @@
 """Fine-tuning through the bundle's train config, in this process."""
 
+import json
+
 import pytest
 import torch
 from ignite.engine import Events
 
 from fclseg.errors import DataError, FCLSegError
 from fclseg.finetune.handlers import CHECKPOINT
+from fclseg.finetune.messages import user_error
 from fclseg.finetune.model_file import MODEL, load_model
 from fclseg.finetune.run import FinetuneSpec, finetune, training_config
 from fclseg.networks.loading import read_tensors, save_encoder
@@ -40,6 +43,29 @@ def test_result_and_files(phantom, tmp_path):
     assert len(result.losses) == EPOCHS and result.losses[-1] < result.losses[0] and result.seconds > 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {MODEL, "training.json", "evaluation.csv", "evaluation.json"}
+
+
+def test_a_model_never_lies_beside_another_trainings_record(phantom, tmp_path):
+    finetune(spec_of(phantom, overrides={"epochs": 1}), tmp_path)
+    parser = training_config(spec_of(phantom, seed=5, overrides={"epochs": 1}), tmp_path, progress=False)
+    for step in range(2):  # as if it was killed just before the model was written
+        parser.get_parsed_content(f"run#{step}")
+    assert json.loads((tmp_path / "training.json").read_text())["seed"] == 5
+    assert not (tmp_path / MODEL).exists()
+
+
+@pytest.mark.parametrize("folder", ["file/below", "file"])
+def test_a_useless_output_folder_is_refused_before_the_training(phantom, tmp_path, folder):
+    (tmp_path / "file").touch()
+    parser = training_config(spec_of(phantom), tmp_path / folder, progress=False)
+    with pytest.raises(RuntimeError) as caught:
+        parser.get_parsed_content("train#trainer")
+    assert "cannot be written to" in str(user_error(caught.value))
+
+
+def test_no_epoch_is_no_training(phantom):
+    with pytest.raises(FCLSegError, match="cannot have 0 epochs"):
+        finetune(spec_of(phantom, overrides={"epochs": 0}))
 
 
 def test_same_seed_same_result_and_nothing_written(phantom, tmp_path, monkeypatch):

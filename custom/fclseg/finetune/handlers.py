@@ -11,6 +11,7 @@ from tqdm import tqdm
 from fclseg.errors import FCLSegError
 from fclseg.finetune.dataset import LabelledBatches
 from fclseg.networks.freezable import FreezableUNet, measure_statistics
+from fclseg.networks.loading import make_folder
 
 CHECKPOINT = "checkpoint.pt"
 """A training that is not finished yet; removed when its model is written."""
@@ -26,6 +27,8 @@ class LossHistory:
         self._bar: tqdm | None = None
 
     def attach(self, engine: Engine) -> None:
+        if not isinstance(engine.state.max_epochs, int) or engine.state.max_epochs < 1:
+            raise FCLSegError(f"a training cannot have {engine.state.max_epochs} epochs: give 1 or more")
         engine.add_event_handler(Events.EPOCH_STARTED, self._show)
         engine.add_event_handler(Events.ITERATION_COMPLETED, self._add)
         engine.add_event_handler(Events.EPOCH_COMPLETED, self._close_epoch)
@@ -96,13 +99,13 @@ class ResumePoint:
     def attach(self, engine: Engine) -> None:
         if self.path is None:
             return
+        make_folder(self.path.parent)  # better refused now than after the training
         engine.add_event_handler(Events.STARTED, self.restore)
         engine.add_event_handler(Events.EPOCH_COMPLETED, self.save)
 
     def save(self, engine: Engine) -> None:
         if time.monotonic() - self._written < self.every_seconds:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_suffix(".part")
         states = {name: item.state_dict() for name, item in self.parts.items()}
         content = {"epoch": engine.state.epoch, "losses": self.history.losses, "settings": self.settings}
@@ -113,7 +116,10 @@ class ResumePoint:
     def restore(self, engine: Engine) -> None:
         if not self.path.exists():
             return
-        content = torch.load(self.path, weights_only=True)
+        try:
+            content = torch.load(self.path, weights_only=True)
+        except Exception as error:  # torch has no one kind of error for damaged files
+            raise FCLSegError(f"{self.path} is damaged: delete it to start the training anew") from error
         changed = [name for name, value in self.settings.items() if content["settings"].get(name) != value]
         if changed:
             raise FCLSegError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fclseg.errors import FCLSegError
+from fclseg.finetune.handlers import CHECKPOINT
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import format_channels, read_tensors, write_tensors
 
@@ -35,7 +36,7 @@ def save_model(
     image_size: int,
     spacing: float,
 ) -> None:
-    """Write ``model.safetensors`` into the output folder (nothing without a folder)."""
+    """Write ``model.safetensors`` (nothing without a folder); the training is finished, so its resume point goes."""
     if output_dir is None:
         return
     path = Path(output_dir) / MODEL
@@ -50,6 +51,7 @@ def save_model(
         "spacing_mm": spacing,
     }
     write_tensors(path, network.state_dict(), metadata)
+    (path.parent / CHECKPOINT).unlink(missing_ok=True)
     print(f"model written to {path}")
 
 

@@ -7,19 +7,23 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from fclseg.finetune.handlers import CHECKPOINT
+from fclseg.finetune.model_file import MODEL
 
 RECORD = "training.json"
 
 
 def write_record(output_dir: str | None, training: dict, losses: list[float]) -> None:
-    """Write ``training.json`` (nothing without a folder); the training is finished, so its resume point goes."""
+    """Write ``training.json`` (nothing without a folder), before the model.
+
+    A model must never lie beside another training's record, since then an evaluation could score training patients. So
+    an earlier model goes first, and whenever a model is there, it is the record's.
+    """
     if output_dir is None:
         return
     folder = Path(output_dir)
+    (folder / MODEL).unlink(missing_ok=True)
     content = {**training, "dataset_dir": str(Path(training["dataset_dir"]).resolve()), "losses": losses}
     (folder / RECORD).write_text(json.dumps(content, indent=2, default=str))
-    (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

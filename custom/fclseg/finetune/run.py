@@ -48,7 +48,10 @@ class FinetuneResult:
 
 def bundle_config(layout: str, name: str) -> Path:
     """Path of a config file of the layout's bundle."""
-    return BUNDLES / BUNDLE_OF_LAYOUT[layout] / "configs" / name
+    path = BUNDLES / BUNDLE_OF_LAYOUT[layout] / "configs" / name
+    if not path.is_file():
+        raise FCLSegError(f"there is no {path}: install this package from its source folder with 'pip install -e .'")
+    return path
 
 
 def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progress: bool = False) -> FinetuneResult:
