@@ -1,5 +1,6 @@
 """Who is trained on, and the batches of an epoch."""
 
+import nibabel as nib
 import numpy as np
 import pytest
 import torch
@@ -65,3 +66,11 @@ def test_epochs_replay_and_differ_from_each_other(store):
     assert not torch.equal(next(iter(loaders[0]))["image"], first[0]["image"])
     loaders[1].epoch = 0
     assert torch.equal(next(iter(loaders[1]))["image"], first[0]["image"])
+
+
+def test_a_label_that_the_bundle_does_not_know_is_named(tmp_path):
+    image = np.random.default_rng(0).integers(0, 99, (8, 8, 2), dtype=np.int16)
+    nib.save(nib.Nifti1Image(image, np.eye(4)), tmp_path / "a.nii.gz")
+    nib.save(nib.Nifti1Image((image > 50).astype(np.uint8) * 7, np.eye(4)), tmp_path / "a_gt.nii.gz")
+    with pytest.raises(DataError, match="holds the label 7, but this bundle knows 1 RV, 2 MYO, 3 LV"):
+        open_dataset(str(tmp_path), "acdc", 8, 1.0, progress=False)

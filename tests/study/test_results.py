@@ -42,7 +42,7 @@ def finished(request_, tmp_path):
     for one in planned:
         dice = dice_of(one.cell)
         structures = {"RV": dice - 0.1, "MYO": dice, "LV": dice + 0.1}
-        losses = [1.0, 0.5]
+        losses = [1.0, 0.5, 0.25][: 2 + one.cell.fold % 2]  # finetune_steps gives more patients fewer epochs
         result = {"dice": dice, "structures": structures, "hd95": dict.fromkeys(structures, 9.0), "losses": losses}
         cache.put(one.cell.key, result | {"seconds": 2.0})
         if one.cell.pretraining:

@@ -8,9 +8,6 @@ from typing import Any
 from fclseg.cli.options import positive, preset_change
 from fclseg.errors import DataError, FCLSegError
 
-PICKUP_SECONDS = 180
-"""All sites have their own process here, so one that does not fetch its task for that long has died."""
-
 
 def register(subparsers) -> None:
     parser = subparsers.add_parser(
@@ -45,12 +42,13 @@ def register(subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.launch import derive_job, read_job, simulate
+    from fclseg.flare.launch import PICKUP_SECONDS, derive_job, read_job, simulate
     from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
     from fclseg.flare.settings import RunSettings
 
     _, given = read_job(arguments.job)
-    settings = RunSettings.read({**given, **_changes(arguments)}, environment={})
+    changes = {**_changes(arguments), "pickup_timeout": PICKUP_SECONDS}
+    settings = RunSettings.read({**given, **changes}, environment={})
     positive(arguments.sites, "--sites")
     environment = _environment(arguments)
     folder = arguments.runs.absolute() / settings.run
@@ -84,7 +82,6 @@ def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
         "run": arguments.name or "",
         "changes": dict(preset_change(text) for text in arguments.set),
         "diagnostics": arguments.diagnostics,
-        "pickup_timeout": PICKUP_SECONDS,
     }
 
 

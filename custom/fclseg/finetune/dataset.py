@@ -11,7 +11,7 @@ from fclseg.data.augment import augment_labelled
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
 from fclseg.data.slices import SliceStore, open_store
-from fclseg.data.volumes import read_folder
+from fclseg.data.volumes import LABELS, read_folder
 from fclseg.errors import DataError
 from fclseg.randomness import generator
 
@@ -29,7 +29,11 @@ def open_dataset(dataset_dir: str, layout: str, image_size: int, spacing: float,
     labelled = [volume for volume in volumes if volume.label is not None]
     if not labelled:
         raise DataError(f"{dataset_dir} holds no labelled volume: supervised training needs at least one")
-    return open_store(labelled, image_size=image_size, spacing=spacing, progress=progress)
+    store = open_store(labelled, image_size=image_size, spacing=spacing, progress=progress)
+    if (highest := int(store.labels.max())) > max(LABELS[layout]):  # possible in a plain folder only
+        known = ", ".join(f"{value} {name}" for value, name in LABELS[layout].items())
+        raise DataError(f"{dataset_dir} holds the label {highest}, but this bundle knows {known}: change the labels")
+    return store
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from fclseg.flare.run_folder import SIMULATOR_LOG
 SERVER_CONFIG = "app/config/config_fed_server.json"
 RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")
 POLL_SECONDS = 0.5
+PICKUP_SECONDS = 180
+"""Every site has its own process here, so one that does not fetch its task for that long has died."""
 
 
 def read_job(job: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -13,6 +13,8 @@ from fclseg.study.cells import Dataset
 
 FOLDS = 5
 HEAD_BYTES = 1 << 16
+PLAIN_AS = "acdc"
+"""Whose structures a plain folder's labels name (1 RV, 2 MYO, 3 LV), as for the bundle."""
 
 
 def fingerprint(files: list[Path], root: Path, splits: Splits) -> str:
@@ -46,7 +48,8 @@ def open_dataset(
             f"{root}: patient {without[0]} has no labels, but a study fine-tunes and validates on every one"
         )
     files = {path for volume in volumes for path in (volume.image, volume.label) if path is not None}
-    return Dataset(root, volumes[0].layout, Path(splits).absolute(), fingerprint(sorted(files), root, split))
+    layout = PLAIN_AS if volumes[0].layout == "nifti" else volumes[0].layout
+    return Dataset(root, layout, Path(splits).absolute(), fingerprint(sorted(files), root, split))
 
 
 def phantom_dataset(layout: str, out: Path, *, sites: int, patients: int, seed: int = 0) -> Dataset:

@@ -4,7 +4,6 @@ They go the way of ``fclseg pretrain``: a job from the exchange plan, NVFlare's 
 a run folder from which an interrupted run continues.
 """
 
-import shutil
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from fclseg.federation.states import to_tensors
 from fclseg.finetune.dataset import open_dataset
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.flare.jobs import write_job
-from fclseg.flare.launch import simulate
+from fclseg.flare.launch import PICKUP_SECONDS, simulate
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
@@ -24,9 +23,6 @@ from fclseg.methods.registry import build_method
 from fclseg.presets import Preset, get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FEDERATED_JOB, FROZEN, Dataset, Finetuning
-
-PICKUP_SECONDS = 180
-"""Every site has its own process, so one that does not fetch its task for that long has died."""
 
 
 def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **more: Any) -> RunSettings:
@@ -80,5 +76,5 @@ def finetune_federated(cell: Finetuning, cache: Cache, encoder: Path | None) -> 
     store = open_dataset(str(cell.data.root), layout, preset.image_size, preset.spacing(layout), progress=False)
     structures = list(LABELS[layout].values())
     validation = Splits.load(cell.data.splits).validation(cell.fold)
-    shutil.rmtree(folder)  # the result is small, the sites' memories are not
+    run.forget()  # the result is small, the sites' memories are not
     return VolumeEvaluator(method.online, store, validation, structures), losses

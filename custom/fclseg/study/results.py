@@ -130,7 +130,10 @@ def _mean_by_name(tables: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def curves(finished: Finished) -> list[dict[str, Any]]:
-    """The training loss by epoch, averaged over all fine-tunings of a row, label count and reading."""
+    """The training loss by epoch, averaged over all fine-tunings of a row, label count and reading.
+
+    Where their numbers of epochs differ (``finetune_steps``), the curve goes as far as all of them do.
+    """
     groups = defaultdict(list)
     for one, result in finished:
         groups[one.row.key, one.cell.labels, one.cell.reading].append(result["losses"])
@@ -139,7 +142,7 @@ def curves(finished: Finished) -> list[dict[str, Any]]:
             "row": row,
             "labels": labels,
             "reading": reading,
-            "loss": [fmean(epoch) for epoch in zip(*losses, strict=True)],
+            "loss": [fmean(epoch) for epoch in zip(*losses, strict=False)],
         }
         for (row, labels, reading), losses in groups.items()
     ]

@@ -116,6 +116,8 @@ def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Datase
         data = open_dataset(options.data, out, sites=options.sites, splits=options.splits)
     else:
         data = phantom_dataset("acdc", out, sites=options.sites, patients=options.patients)
+    if table.protocol == "federated" and data.layout != "acdc":
+        raise FCLSegError(f"federated fine-tuning segments the structures of ACDC, not those of {data.layout}")
     if table.name != "transfer":
         return data, data
     if options.transfer_data is not None:

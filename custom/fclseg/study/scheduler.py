@@ -180,7 +180,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 
 def end_tree(pid: int) -> None:
-    """End a process and all that it started, children first asked by nobody: a study restarts from what is stored."""
+    """End a process and all that it started, at once: a study restarts from what is stored."""
     try:
         root = psutil.Process(pid)
         family = [*root.children(recursive=True), root]
