@@ -2,8 +2,10 @@
 
 import gzip
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nibabel as nib
@@ -182,3 +184,17 @@ def test_help_shows_examples_without_loading_torch():
     for command in ("phantom", "check", "split"):
         run = fclseg(command, "--help")
         assert run.returncode == 0 and f"fclseg data {command} " in run.stdout.split("examples:")[1]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_is_one_sentence_and_leaves_nothing_half_written(tmp_path, how):
+    command = [Path(sys.executable).with_name("fclseg"), "data", "phantom", "--out", tmp_path / "many"]
+    command += ["--patients", "500"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    while not list(tmp_path.glob(".many-*/patient001/Info.cfg")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(how)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130 and error.count("\n") == 1 and error.startswith("fclseg: interrupted")
+    assert not list(tmp_path.iterdir())
