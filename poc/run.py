@@ -68,6 +68,17 @@ def allow_package(kit: Path) -> None:
     (kit / "local" / "resources.json").write_text(json.dumps(resources, indent=2))
 
 
+def read_data(options: list[str]) -> dict[str, Path]:
+    """``--data SITE=DIR``; a folder that is not there is refused, because no phantom may stand in for a hospital."""
+    data = {site: Path(folder) for site, _, folder in (text.partition("=") for text in options)}
+    for site, folder in data.items():
+        if site not in SITES:
+            raise FCLSegError(f"--data {site}=... names no site: the sites are {' and '.join(SITES)}")
+        if not folder.is_dir():
+            raise FCLSegError(f"the data folder {folder} of {site} does not exist: give an existing one")
+    return data
+
+
 def prepare(poc: Poc, out: Path, data: dict[str, Path]) -> None:
     poc.nvflare("poc", "prepare", "-i", str(PROJECT), "--force")
     for party in ("localhost", *SITES):
@@ -114,19 +125,18 @@ def main() -> int:
     parser.add_argument("--timeout", type=int, default=1800, metavar="SECONDS")
     arguments = parser.parse_args()
     out, started = arguments.out.absolute(), time.monotonic()
-    data = {site: Path(folder) for site, _, folder in (text.partition("=") for text in arguments.data)}
     settings = {**DEFAULTS, "preset": arguments.preset, "rounds": arguments.rounds, "pickup_timeout": 300}
     job = out / "job" / arguments.job
-    write_job(job, get_row(arguments.job), settings, simulator=False)
     poc = Poc(out)
     try:
+        data, preset = read_data(arguments.data), get_preset(arguments.preset, rounds=arguments.rounds)
+        write_job(job, get_row(arguments.job), settings, simulator=False)
         prepare(poc, out, data)
         poc.nvflare("poc", "start", "--timeout", "120")
         try:
             encoder = run_job(poc, job, out, arguments.timeout)
         finally:
             poc.stop()
-        preset = get_preset(arguments.preset)
         report = load_encoder(UNet(preset.channels, classes=4), encoder)
     except (FCLSegError, subprocess.TimeoutExpired) as error:
         print(f"poc: {error}", file=sys.stderr)

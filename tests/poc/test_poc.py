@@ -35,3 +35,18 @@ def test_server_and_two_sites_as_processes(tmp_path):
     assert [sorted(record["sites"]) for record in records] == [["site-1", "site-2"]] * 2
     for site in ("site-1", "site-2"):  # each site kept its memory in its own place
         assert list((tmp_path / "workspace").rglob(f"{site}/runs/*/sites/{site}/round-0001.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--data", "site-1=/nowhere"], "/nowhere of site-1 does not exist"),
+        (["--data", "elsewhere=/tmp"], "names no site"),
+        (["--job", "nothing"], "no job 'nothing'"),
+    ],
+)
+def test_no_phantom_stands_in_for_a_hospital(tmp_path, arguments, complaint):
+    command = [sys.executable, str(POC / "run.py"), "--out", str(tmp_path / "out"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 1 and complaint in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
