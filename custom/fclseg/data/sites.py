@@ -1,8 +1,6 @@
 """Which patient is at which site and in which fold: one small JSON file that everything else reads."""
 
-import contextlib
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from pathlib import Path
 
 from fclseg.data.assignment import check_unique, read_json
 from fclseg.errors import DataError
+from fclseg.files import write_text
 from fclseg.randomness import derive_seed
 
 FORMAT = 1
@@ -79,19 +78,9 @@ class Splits:
 
     def save(self, path: Path | str) -> None:
         """Write the file; it is complete or not there at all."""
-        path = Path(path)
         entries = {site: {"patients": self.sites[site], "folds": self.held_out[site]} for site in self.sites}
         text = json.dumps({"format": FORMAT, "seed": self.seed, "sites": entries}, indent=1) + "\n"
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(text, encoding="utf-8")
-            os.replace(draft, path)
-        except OSError as error:
-            raise DataError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
-        finally:
-            with contextlib.suppress(OSError):
-                draft.unlink()
+        write_text(path, text)
 
     def validation(self, fold: int, site: str | None = None) -> list[str]:
         """Patients held out in a fold, of one site or of all sites."""

@@ -1,6 +1,5 @@
 """What happens around the training steps: progress and losses, the frozen encoder, and a point to resume from."""
 
-import os
 import time
 from pathlib import Path
 
@@ -9,9 +8,9 @@ from ignite.engine import Engine, Events
 from tqdm import tqdm
 
 from fclseg.errors import FCLSegError
+from fclseg.files import make_folder, whole_file
 from fclseg.finetune.dataset import LabelledBatches
 from fclseg.networks.freezable import FreezableUNet, measure_statistics
-from fclseg.networks.loading import make_folder
 
 CHECKPOINT = "checkpoint.pt"
 """A training that is not finished yet; removed when its model is written."""
@@ -106,11 +105,10 @@ class ResumePoint:
     def save(self, engine: Engine) -> None:
         if time.monotonic() - self._written < self.every_seconds:
             return
-        part = self.path.with_suffix(".part")
         states = {name: item.state_dict() for name, item in self.parts.items()}
         content = {"epoch": engine.state.epoch, "losses": self.history.losses, "settings": self.settings}
-        torch.save({**content, "states": states}, part)
-        os.replace(part, self.path)
+        with whole_file(self.path) as draft:
+            torch.save({**content, "states": states}, draft)
         self._written = time.monotonic()
 
     def restore(self, engine: Engine) -> None:

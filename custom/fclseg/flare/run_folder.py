@@ -1,13 +1,13 @@
 """The run folder on the server: configuration, one line per round, checkpoints, and in the end the encoders."""
 
 import json
-import os
 import shutil
 import uuid
 from pathlib import Path
 from typing import Any
 
 from fclseg.errors import FCLSegError
+from fclseg.files import write_text
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import read_state, write_state
@@ -42,7 +42,7 @@ class RunFolder:
             return
         self.config = {**config, "id": uuid.uuid4().hex}
         self.path.mkdir(parents=True, exist_ok=True)
-        self._write(file, json.dumps(self.config, indent=2) + "\n")
+        write_text(file, json.dumps(self.config, indent=2) + "\n")
 
     def forget(self) -> None:
         """Remove the run; a folder that no run has made is left alone, whatever it was named."""
@@ -82,7 +82,7 @@ class RunFolder:
         if checkpoints := self._checkpoints():
             model = GlobalModel.from_states(initial.row, *read_state(checkpoints[-1]))
         lines = [line for line in self.rounds() if line["round"] < model.next_round]
-        self._write(self.path / "rounds.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        write_text(self.path / "rounds.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
         return model
 
     def save(self, model: GlobalModel, record: dict[str, Any]) -> None:
@@ -101,7 +101,7 @@ class RunFolder:
         else:
             trained = {site for line in self.rounds() for site, report in line["sites"].items() if "loss" in report}
             names = {site: f"sites/{site}/{ENCODER}" for site in sorted(trained)}
-        self._write(self.path / "result.json", json.dumps({"encoders": names}, indent=2) + "\n")
+        write_text(self.path / "result.json", json.dumps({"encoders": names}, indent=2) + "\n")
 
     def rounds(self) -> list[dict[str, Any]]:
         """All complete lines; a run that was killed while it wrote one leaves half a line, without a line end."""
@@ -118,12 +118,6 @@ class RunFolder:
 
     def _checkpoints(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("round-*.safetensors"))
-
-    @staticmethod
-    def _write(path: Path, text: str) -> None:
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        draft.write_text(text)
-        os.replace(draft, path)
 
 
 def export_encoder(path: Path, method: Method, settings: RunSettings, round_number: int) -> None:

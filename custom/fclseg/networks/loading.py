@@ -5,9 +5,7 @@ where it came from. A file that does not fit the network exactly is refused: sil
 look like a pre-training that does not help.
 """
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from safetensors.torch import save
 from torch import nn
 
 from fclseg.errors import FCLSegError
+from fclseg.files import whole_file
 
 PREFIX = "encoder."
 
@@ -34,28 +33,11 @@ class LoadReport:
         return f"{len(self.matched)} matched, {len(self.missing)} missing, {len(self.unexpected)} unexpected"
 
 
-def make_folder(folder: Path) -> None:
-    """The folder to write to, or one sentence."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FCLSegError(f"{folder} cannot be written to ({error.strerror}): choose another folder") from None
-
-
 def write_tensors(path: Path | str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, object]) -> None:
     """Write a safetensors file in one step: after a crash the old file or the new one is there, never half of one."""
-    path = Path(path)
-    make_folder(path.parent)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    try:
-        part.write_bytes(_sorted_header(save(plain, {key: str(value) for key, value in metadata.items()})))
-        os.replace(part, path)
-    except OSError as error:
-        raise FCLSegError(f"{path} cannot be written ({error.strerror}): free space or choose another folder") from None
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
+    with whole_file(path) as draft:
+        draft.write_bytes(_sorted_header(save(plain, {key: str(value) for key, value in metadata.items()})))
 
 
 def _sorted_header(content: bytes) -> bytes:

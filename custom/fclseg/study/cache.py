@@ -1,20 +1,10 @@
 """Results on disk, one JSON file per cell under its content key: what a killed study resumes from."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-
-def write_atomically(path: Path, text: str) -> None:
-    """The file is either the old one or the whole new one, whatever happens in between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+from fclseg.files import write_text
 
 
 class Cache:
@@ -38,4 +28,4 @@ class Cache:
             return None
 
     def put(self, key: str, result: dict[str, Any]) -> None:
-        write_atomically(self.path(key), json.dumps(result, indent=1))
+        write_text(self.path(key), json.dumps(result, indent=1))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from fclseg.study.cache import write_atomically
+from fclseg.files import write_text
 
 READINGS = {"full": "full fine-tuning", "frozen": "frozen encoder"}
 
@@ -152,7 +152,7 @@ def table_csv(study: Study) -> str:
 
 def write_exports(study: Study, folder: Path) -> None:
     """``study.json`` (everything), ``table.md``, ``table.csv`` and ``runs.csv``."""
-    write_atomically(folder / "study.json", json.dumps(study, indent=1))
-    write_atomically(folder / "table.md", markdown(study))
-    write_atomically(folder / "table.csv", table_csv(study))
-    write_atomically(folder / "runs.csv", runs_csv(study))
+    write_text(folder / "study.json", json.dumps(study, indent=1))
+    write_text(folder / "table.md", markdown(study))
+    write_text(folder / "table.csv", table_csv(study))
+    write_text(folder / "runs.csv", runs_csv(study))

@@ -1,7 +1,6 @@
 """The whole of inference: every case segmented, drawn and measured, and all of it written to one folder."""
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import nibabel as nib
@@ -10,12 +9,12 @@ from tqdm import tqdm
 
 from fclseg.data.volumes import Volume
 from fclseg.errors import DataError
+from fclseg.files import make_folder, whole_file
 from fclseg.finetune.inference import NOTICE
 from fclseg.finetune.inference.cases import output_names, read_case
 from fclseg.finetune.inference.measure import Measurement, by_patient, ejection_fractions, measure, write_tables
 from fclseg.finetune.inference.overlay import write_overlay
 from fclseg.finetune.inference.segment import Segmenter
-from fclseg.networks.loading import make_folder
 
 
 class Inference:
@@ -47,11 +46,10 @@ class Inference:
         structures = self.segmenter.model.structures
         voxel_mm3 = float(np.prod(case.spacing))
         result = measure(labels, voxel_mm3, structures, patient=case.patient, phase=case.phase, image=case.image.name)
-        write_whole(self.output_dir / f"{name}_seg.nii.gz", lambda path: nib.save(label_image(labels, image), path))
-        write_whole(
-            self.output_dir / f"{name}_overlay.png",
-            lambda path: write_overlay(path, voxels, labels, case.spacing, structures, result),
-        )
+        with whole_file(self.output_dir / f"{name}_seg.nii.gz") as draft:
+            nib.save(label_image(labels, image), draft)
+        with whole_file(self.output_dir / f"{name}_overlay.png") as draft:
+            write_overlay(draft, voxels, labels, case.spacing, structures, result)
         return result
 
     def _tell(self, measurements: list[Measurement]) -> None:
@@ -72,13 +70,3 @@ def label_image(labels: np.ndarray, image: nib.Nifti1Image) -> nib.Nifti1Image:
     header["cal_min"] = header["cal_max"] = 0  # the display range of the grey values does not fit classes
     header["descrip"] = NOTICE.encode()[:79]
     return type(image)(labels, image.affine, header)
-
-
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Write beside and rename, so that a file in the output folder is always complete."""
-    part = path.with_name(f".part_{path.name}")
-    try:
-        write(part)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 
 from fclseg.errors import FCLSegError
-from fclseg.study.cache import write_atomically
+from fclseg.files import write_text
 from fclseg.study.export import READINGS, find_entry, p_text, plus_minus
 from fclseg.study.progress import duration
 from fclseg.study.report import curves
@@ -21,7 +21,7 @@ def write_report(source: Path, out: Path | None = None) -> Path:
     source = Path(source)
     studies, runs = read_source(source)
     out = Path(out) if out else source / "report.html"
-    write_atomically(out, render(studies, runs))
+    write_text(out, render(studies, runs))
     return out
 
 

@@ -1,0 +1,38 @@
+"""Files that are whole or not there: written beside their place and moved into it in one step."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from fclseg.errors import DataError
+
+
+@contextlib.contextmanager
+def whole_file(path: Path | str) -> Iterator[Path]:
+    """A draft to write to. It becomes ``path`` when the block ends well, and otherwise nothing is left of it."""
+    path = Path(path)
+    draft = path.with_name(f".{os.getpid()}.{path.name}")  # the ending stays: some writers choose their format by it
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield draft
+        os.replace(draft, path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror}): free space or choose another folder") from None
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """Write a text file in one step."""
+    with whole_file(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder if need be, and refuse in one sentence where nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written to ({error.strerror}): choose another folder") from None

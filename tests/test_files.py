@@ -1,0 +1,26 @@
+"""Files that are whole or not there."""
+
+import pytest
+
+from fclseg.errors import DataError
+from fclseg.files import make_folder, whole_file, write_text
+
+
+def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path):
+    path = tmp_path / "new" / "table.csv"
+    write_text(path, "old")
+    with pytest.raises(ZeroDivisionError), whole_file(path) as draft:
+        draft.write_text("half")
+        assert draft.suffix == ".csv" and path.read_text() == "old"
+        _ = 1 / 0
+    assert path.read_text() == "old" and list(path.parent.iterdir()) == [path]
+    write_text(path, "new")
+    assert path.read_text() == "new" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"file/table.csv cannot be written \(.+\): free space or choose another"):
+        write_text(tmp_path / "file" / "table.csv", "text")
+    with pytest.raises(DataError, match="cannot be written to"):
+        make_folder(tmp_path / "file" / "folder")
