@@ -1,6 +1,6 @@
 """Kills a run with -9 at random moments, starts it again each time, and compares with a run that was left alone.
 
-    python benchmarks/ten_kills.py [--kills 10] [--rounds 6] [--seed 0]
+    python benchmarks/ten_kills.py [--kills 10] [--rounds 30] [--seed 0]
 
 Prints one line: the final weights are identical to the last bit, or not.
 """
@@ -57,7 +57,7 @@ def identical(a: Path, b: Path) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     moments = random.Random(arguments.seed)

@@ -29,7 +29,7 @@ def test_settings_survive_the_way_to_a_site():
     [
         ({"job": "nothing"}, {}, "no job 'nothing'"),
         ({"job": "fclopt", "speed": 3}, {}, "no 'speed'"),
-        ({"job": "fclopt", "rounds": 0}, {}, "at least one round"),
+        ({"job": "fclopt", "rounds": 0}, {}, "from 1 on"),
         ({"job": "fclopt", "fraction": 1.5}, {}, "fraction"),
         ({"job": "fclopt"}, {"FCLSEG_ROUNDS": "many"}, "FCLSEG_ROUNDS must be a whole number"),
         ({"job": "fclopt", "changes": {"depth": 3}}, {}, "'depth'"),

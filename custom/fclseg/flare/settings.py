@@ -65,10 +65,8 @@ class RunSettings:
             run=environment.get("FCLSEG_RUN") or settings.run,
         )
         preset = settings.build_preset()
-        if preset.rounds < 1 or not 0 < settings.fraction <= 1:
-            raise FCLSegError(
-                "a run needs at least one round and a fraction of sites in (0, 1]: change the job's settings"
-            )
+        if not 0 < settings.fraction <= 1:
+            raise FCLSegError(f"a fraction of {settings.fraction} of the sites cannot be drawn: give one in (0, 1]")
         return replace(settings, rounds=preset.rounds, run=settings.run or f"{settings.job}-{settings.preset}")
 
     @property
