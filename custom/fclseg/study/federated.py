@@ -4,7 +4,7 @@ They go the way of ``fclseg pretrain``: a job from the exchange plan, NVFlare's 
 a run folder from which an interrupted run continues.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,20 +44,12 @@ def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **
 
 def finetuning_preset(preset: Preset, reading: str) -> Preset:
     """The preset's fine-tuning settings where a federated run looks for its own: the epochs are divided among the
-    rounds, and AdamW without weight decay is the paper's Adam."""
+    rounds."""
     rounds = min(preset.finetune_rounds, preset.finetune_epochs)
     epochs = round(preset.finetune_epochs / rounds)
-    return get_preset(
-        preset.name,
-        **{field.name: getattr(preset, field.name) for field in fields(Preset) if field.name != "name"}
-        | {
-            "rounds": rounds,
-            "local_epochs": epochs,
-            "batch_size": preset.finetune_batch,
-            "optimizer": "adamw",
-            "weight_decay": 0.0,
-            "frozen_epochs": rounds * epochs if reading == FROZEN else preset.frozen_epochs,
-        },
+    frozen_epochs = rounds * epochs if reading == FROZEN else preset.frozen_epochs
+    return replace(
+        preset, rounds=rounds, local_epochs=epochs, batch_size=preset.finetune_batch, frozen_epochs=frozen_epochs
     )
 
 
