@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fclseg.environment import TRAINING_ENVIRONMENT
 from fclseg.errors import FCLSegError
 from fclseg.flare.run_folder import SIMULATOR_LOG
 
@@ -70,8 +71,7 @@ def simulate(
 def _running(command: list[str], output, environment: Mapping[str, str]) -> Iterator[subprocess.Popen]:
     """The simulator and all processes it starts, which do not outlive this block."""
     variables = {name: value for name, value in os.environ.items() if name not in RUN_VARIABLES}
-    # Without these, waiting threads of one site's process burn the cores that another one trains on.
-    variables |= {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0", **environment}
+    variables |= {**TRAINING_ENVIRONMENT, **environment}
     process = subprocess.Popen(
         command,
         stdout=output,

@@ -19,12 +19,13 @@ from pathlib import Path
 
 import psutil
 
+from fclseg.environment import TRAINING_ENVIRONMENT
 from fclseg.errors import FCLSegError
 from fclseg.study.cache import Cache
 from fclseg.study.cells import Cell, Finetuning, Pretraining
 from fclseg.study.progress import Estimate, Progress
 
-WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
+WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", **TRAINING_ENVIRONMENT}
 EXECUTE = "fclseg.study.execute:run_cell"
 """What a worker calls for a cell, as ``module:function``: it imports torch, which this module must not."""
 

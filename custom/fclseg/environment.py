@@ -1,0 +1,15 @@
+"""Variables that a process which trains must find when it starts, because its libraries read them only once.
+
+They change how fast a step is on the CPU and nothing else.
+"""
+
+_KEEP_BYTES = str(1 << 30)
+
+TRAINING_ENVIRONMENT = {
+    # Otherwise waiting threads of one process burn the cores that another one trains on.
+    "OMP_WAIT_POLICY": "passive",
+    "KMP_BLOCKTIME": "0",
+    # Otherwise glibc returns every large activation to the system and gets it back page by page in the next step.
+    "MALLOC_TRIM_THRESHOLD_": _KEEP_BYTES,
+    "MALLOC_MMAP_THRESHOLD_": _KEEP_BYTES,
+}
