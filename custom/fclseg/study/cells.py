@@ -14,7 +14,7 @@ from typing import Any
 
 from fclseg.presets import Preset
 
-RECIPE = 1
+RECIPE = 2
 """Raise when the training code changes in a way that makes stored results incomparable."""
 
 RANDOM = "random"

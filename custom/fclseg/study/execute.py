@@ -31,7 +31,7 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
     if cell.protocol == "federated":
         from fclseg.study.federated import finetune_federated
 
-        evaluator, losses = finetune_federated(cell, cache, encoder)
+        evaluator, losses = finetune_federated(cell, cache, encoder, chosen)
         evaluation = evaluator.run()
         dice, hd95, volumes = evaluation.dice, evaluation.hd95, evaluation.rows
     else:

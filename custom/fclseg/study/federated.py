@@ -12,8 +12,9 @@ from fclseg.data.sites import Splits
 from fclseg.data.volumes import LABELS
 from fclseg.federation.exchange import get_row
 from fclseg.federation.states import to_tensors
-from fclseg.finetune.dataset import open_dataset
+from fclseg.finetune.dataset import open_dataset, training_slices
 from fclseg.finetune.evaluation import VolumeEvaluator
+from fclseg.finetune.protocols import Draw
 from fclseg.flare.jobs import write_job
 from fclseg.flare.launch import PICKUP_SECONDS, simulate
 from fclseg.flare.model import GlobalModel
@@ -42,21 +43,28 @@ def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **
     return settings
 
 
-def finetuning_preset(preset: Preset, reading: str) -> Preset:
-    """The preset's fine-tuning settings where a federated run looks for its own: the epochs are divided among the
-    rounds."""
-    rounds = min(preset.finetune_rounds, preset.finetune_epochs)
-    epochs = round(preset.finetune_epochs / rounds)
+def finetuning_preset(preset: Preset, reading: str, steps_per_epoch: int) -> Preset:
+    """The preset's fine-tuning settings where a federated run looks for its own: as many steps a site as fine-tuning in
+    one place takes, divided among the rounds."""
+    whole = preset.epochs_of_finetuning(steps_per_epoch)
+    rounds = min(preset.finetune_rounds, whole)
+    epochs = round(whole / rounds)
     frozen_epochs = rounds * epochs if reading == FROZEN else preset.frozen_epochs
     return replace(
         preset, rounds=rounds, local_epochs=epochs, batch_size=preset.finetune_batch, frozen_epochs=frozen_epochs
     )
 
 
-def finetune_federated(cell: Finetuning, cache: Cache, encoder: Path | None) -> tuple[VolumeEvaluator, list[float]]:
+def finetune_federated(
+    cell: Finetuning, cache: Cache, encoder: Path | None, chosen: Draw
+) -> tuple[VolumeEvaluator, list[float]]:
     """Fine-tune over all sites; the evaluator holds the final global network, the losses are those of the rounds."""
     folder = cache.root / "runs" / f"{FEDERATED_JOB}-{cell.key}"
-    preset = finetuning_preset(cell.preset, cell.reading)
+    layout, batch = cell.data.layout, cell.preset.finetune_batch
+    spacing = cell.preset.spacing(layout)
+    store = open_dataset(str(cell.data.root), layout, cell.preset.image_size, spacing, progress=False)
+    longest = max(training_slices(store, patients, batch).steps_per_epoch for patients in chosen.training.values())
+    preset = finetuning_preset(cell.preset, cell.reading, longest)
     more = {"fold": cell.fold, "annotated": cell.labels, "encoder": encoder and str(encoder)}
     settings = run_job(FEDERATED_JOB, folder, cell.data, preset, cell.seed, **more)
     run = RunFolder(folder)
@@ -64,9 +72,5 @@ def finetune_federated(cell: Finetuning, cache: Cache, encoder: Path | None) -> 
     model = run.load(GlobalModel.initial(settings.row, method))
     method.receive({"online": to_tensors(model.means["online"])})
     losses = [one["loss"] for one in run.rounds()]
-    layout = cell.data.layout
-    store = open_dataset(str(cell.data.root), layout, preset.image_size, preset.spacing(layout), progress=False)
-    structures = list(LABELS[layout].values())
-    validation = Splits.load(cell.data.splits).validation(cell.fold)
     run.forget()  # the result is small, the sites' memories are not
-    return VolumeEvaluator(method.online, store, validation, structures), losses
+    return VolumeEvaluator(method.online, store, chosen.validation, list(LABELS[layout].values())), losses

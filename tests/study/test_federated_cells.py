@@ -1,0 +1,25 @@
+"""Federated fine-tuning is given the same budget as fine-tuning in one place."""
+
+import pytest
+
+from fclseg.presets import get_preset
+from fclseg.study.cells import FROZEN, FULL
+from fclseg.study.federated import finetuning_preset
+
+
+@pytest.mark.parametrize("rounds", [1, 7, 20])
+@pytest.mark.parametrize("steps_per_epoch", [1, 2, 4, 8, 40])
+def test_a_site_takes_as_many_steps_as_local_finetuning(rounds, steps_per_epoch):
+    preset = get_preset("small", finetune_rounds=rounds, finetune_epochs=400, finetune_steps=400)
+    federated = finetuning_preset(preset, FULL, steps_per_epoch)
+    local = preset.epochs_of_finetuning(steps_per_epoch)
+    assert federated.rounds == min(rounds, local)
+    # Rounds have whole epochs, so each may be half an epoch too long or too short.
+    assert abs(federated.rounds * federated.local_epochs - local) <= federated.rounds / 2
+
+
+def test_the_frozen_reading_never_releases_the_encoder():
+    preset = get_preset("small", finetune_rounds=20, frozen_epochs=3)
+    frozen, full = (finetuning_preset(preset, reading, 2) for reading in (FROZEN, FULL))
+    assert frozen.frozen_epochs == frozen.rounds * frozen.local_epochs
+    assert full.frozen_epochs == 3
