@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from fclseg.data import augment
-from fclseg.data.augment import PRETRAINING, SUPERVISED, Ranges, Views, affine_maps, augment_labelled
+from fclseg.data.augment import RANGES, Ranges, Views, affine_maps, augment_labelled
 from fclseg.presets import get_preset
 
 STILL = Ranges(area=(1, 1), aspect=1, rotation=0, flip=0, gamma=1, contrast=0, brightness=0, noise=0, blur=0)
@@ -23,7 +23,7 @@ def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def views_of(size: int, ranges: Ranges = PRETRAINING) -> Views:
+def views_of(size: int, ranges: Ranges = RANGES) -> Views:
     return Views(get_preset("demo", view_size=size), ranges)
 
 
@@ -89,14 +89,14 @@ def test_a_certain_flip_mirrors_left_and_right():
 
 
 def test_the_defaults_never_mirror_a_heart():
-    assert PRETRAINING.flip == SUPERVISED.flip == 0
+    assert RANGES.flip == 0
 
 
 @pytest.mark.parametrize("size", [(64, 64), (48, 72)])
 def test_labels_move_with_their_image(size):
     labels = blobs(8, *size)
     images = (labels == 2).float()[:, None]
-    geometry = Ranges(**{**vars(STILL), "area": SUPERVISED.area, "aspect": 1.2, "rotation": 30})
+    geometry = Ranges(**{**vars(STILL), "area": RANGES.area, "aspect": 1.2, "rotation": 30})
     moved, moved_labels = augment_labelled(images, labels, seeded(3), geometry)
     assert not torch.equal(moved_labels, labels)
     for image, label in zip(moved[:, 0] > 0.5, moved_labels == 2, strict=True):
@@ -177,17 +177,16 @@ def test_views_leave_the_input_and_the_state_alone():
     assert not holder.state_dict() and not list(holder.parameters())
 
 
-@pytest.mark.parametrize("ranges", [PRETRAINING, SUPERVISED])
-def test_drawn_maps_keep_to_their_ranges(ranges):
+def test_drawn_maps_keep_to_their_ranges():
     images = torch.empty(4000, 1, 64, 64)
-    maps = augment._random_affine(images, (64, 64), ranges, seeded())
+    maps = augment._random_affine(images, (64, 64), RANGES, seeded())
     area = torch.linalg.det(maps[:, :, :2])
     angle = torch.rad2deg(torch.atan2(maps[:, 1, 0], maps[:, 0, 0]))
-    low, high = ranges.area
+    low, high = RANGES.area
     assert low - 1e-4 <= area.min() < low + 0.01 and high - 0.01 < area.max() <= high + 1e-4
-    assert ranges.rotation - 1 < angle.abs().max() <= ranges.rotation + 1e-3
+    assert RANGES.rotation - 1 < angle.abs().max() <= RANGES.rotation + 1e-3
     assert abs(angle.mean()) < 1
-    assert (maps[:, :, 2].abs() <= 1 - math.sqrt(low / ranges.aspect) + 1e-4).all()
+    assert (maps[:, :, 2].abs() <= 1 - math.sqrt(low / RANGES.aspect) + 1e-4).all()
 
 
 def test_blur_spreads_a_point_by_the_variance_it_is_given():

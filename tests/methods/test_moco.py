@@ -8,7 +8,7 @@ from fclseg.methods.infonce import contrastive_loss
 from fclseg.methods.moco import MoCo
 from fclseg.presets import get_preset
 
-PRESET = get_preset("demo", bank_size=40)
+PRESET = get_preset("demo", bank_size=40, structural_positives=0.0)
 
 
 def generator(seed=0):

@@ -34,8 +34,8 @@ def test_building_leaves_the_global_random_state_alone():
 
 
 def test_settings_of_a_row_reach_the_method():
-    row = Row("mine", "Mine", "byol:BYOL", (Flow("online"),), {"structural_positives": 0.5})
-    assert build_method(row, PRESET, 0).structural_positives == 0.5
+    row = Row("mine", "Mine", "fedu:FedU", (Flow("online"),), {"threshold": 0.5})
+    assert build_method(row, PRESET, 0).threshold == 0.5
 
 
 def test_unknown_job_and_method_are_named():

@@ -27,17 +27,17 @@ class Ranges:
     blur: float  # largest variance of the blur along each axis, in pixels squared (at most 2/3)
 
 
-PRETRAINING = Ranges(
-    area=(0.6, 1.0), aspect=1.1, rotation=30, flip=0, gamma=1.3, contrast=0.25, brightness=0.1, noise=0.05, blur=0.4
-)
-"""Weak on purpose: crops below about 0.6 of the image stall BYOL and make MoCo collapse, because two views then often
-show different organs. No mirror images: a heart whose right ventricle lies on the other side does not exist in the
-data, and telling left from right is what separates the two ventricles."""
-
-SUPERVISED = Ranges(
+RANGES = Ranges(
     area=(0.6, 1.0), aspect=1.2, rotation=40, flip=0, gamma=2.0, contrast=0.5, brightness=0.2, noise=0.05, blur=0.5
 )
-"""Strong on purpose: with one labelled patient, a network otherwise learns that patient's grey values."""
+"""Of views in pre-training and of labelled images in fine-tuning alike.
+
+Intensities vary strongly: with one labelled patient a network otherwise learns that patient's grey values, and an
+encoder that has seen mild changes only is no better start than a random one. Crops are weak: below about 0.6 of the
+image two views often show different organs, which stalls BYOL and makes MoCo collapse. No mirror images: a heart whose
+right ventricle lies on the other side does not exist in the data, and telling left from right is what separates the
+two ventricles.
+"""
 
 
 class Views:
@@ -46,7 +46,7 @@ class Views:
     A plain callable without parameters or buffers: it adds nothing to the state of the method that holds it.
     """
 
-    def __init__(self, preset: Preset, ranges: Ranges = PRETRAINING):
+    def __init__(self, preset: Preset, ranges: Ranges = RANGES):
         self.size = (preset.view_size, preset.view_size)
         self.ranges = ranges
 
@@ -58,7 +58,7 @@ class Views:
 
 @torch.no_grad()
 def augment_labelled(
-    images: torch.Tensor, labels: torch.Tensor, generator: torch.Generator, ranges: Ranges = SUPERVISED
+    images: torch.Tensor, labels: torch.Tensor, generator: torch.Generator, ranges: Ranges = RANGES
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Images [B, C, H, W] and labels [B, H, W] or [B, 1, H, W] under the same random affine map, same sizes out.
 

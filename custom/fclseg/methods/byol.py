@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from fclseg.data.sampler import Batch
 from fclseg.methods.base import Method, frozen_copy, move_average
+from fclseg.methods.positives import positive_images
 from fclseg.networks.heads import mlp
 from fclseg.presets import Preset
 
@@ -18,25 +19,20 @@ def byol_loss(online: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 class BYOL(Method):
-    """Online encoder and projector, predictor, and the target: a moving average of the online network.
-
-    ``structural_positives`` is the share of images whose second view is taken from another volume's slice of the same
-    partition instead of from the image itself; 0 is the paper's FCLOpt.
-    """
+    """Online encoder and projector, predictor, and the target: a moving average of the online network."""
 
     lr_setting = "lr_byol"
 
-    def __init__(self, preset: Preset, structural_positives: float = 0.0):
+    def __init__(self, preset: Preset):
         super().__init__(preset)
         self.predictor = mlp(preset.feature_size, preset.hidden, preset.feature_size)
         self.target = frozen_copy(self.online)
-        self.structural_positives = structural_positives
-        self.wants_partners = structural_positives > 0
+        self.wants_partners = preset.structural_positives > 0
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         """Symmetrised: each view goes once through either network, and the two directions are averaged."""
         first = self.views(batch.images, generator)
-        second = self.views(self._positives(batch, generator), generator)
+        second = self.views(positive_images(batch, self.preset.structural_positives, generator), generator)
         with torch.no_grad():  # in training mode, so its BatchNorm uses the batch's statistics as the online network's
             target_first, target_second = self.target(first), self.target(second)
         online_first, online_second = self.predictor(self.online(first)), self.predictor(self.online(second))
@@ -44,9 +40,3 @@ class BYOL(Method):
 
     def after_step(self) -> None:
         move_average(self.target, self.online, self.preset.ema_momentum)
-
-    def _positives(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        if not self.wants_partners:
-            return batch.images
-        replaced = torch.rand(len(batch.images), generator=generator) < self.structural_positives
-        return torch.where(replaced.to(batch.images.device)[:, None, None, None], batch.partners, batch.images)

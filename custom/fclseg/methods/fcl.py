@@ -51,8 +51,6 @@ def fcl_loss(
 class FCL(MoCo):
     """MoCo whose bank is shared (``fe``), subsampled (``ns``) and matched across sites by partition (``gsm``)."""
 
-    wants_partners = True
-
     def __init__(
         self,
         preset: Preset,
@@ -63,6 +61,7 @@ class FCL(MoCo):
         refill_each_round: bool = True,
     ):
         super().__init__(preset, refill_each_round)
+        self.wants_partners = True  # the paper's local positives are structural, whatever the preset says
         self.fe, self.ns, self.gsm = fe, ns, gsm
         self.mask_same_partition = mask_same_partition
         self.remote = RemoteBanks(preset.feature_size)

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.optim import SGD
 
 from fclseg.data.phantom import draw_heart, draw_scanner, scan
 from fclseg.data.preprocess import Preprocessor
@@ -20,6 +19,7 @@ from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.methods.bank import MemoryBank, RemoteBanks
 from fclseg.methods.base import State
 from fclseg.methods.simclr import SimCLR, nt_xent
+from fclseg.methods.training import make_optimizer
 from fclseg.presets import Preset
 from fclseg.randomness import derive_seed, generator
 
@@ -108,7 +108,7 @@ class FedCA(SimCLR):
             torch.manual_seed(PUBLIC_SEED)
             base = SimCLR(self.preset).to(images.device)
         draws = generator(PUBLIC_SEED, "base network")
-        optimizer = SGD(base.parameters(), self.preset.lr_moco, self.preset.sgd_momentum)
+        optimizer = make_optimizer(base, self.preset)
         for _ in range(self.base_steps):
             chosen = torch.randperm(len(images), generator=draws)[: self.preset.batch_size]
             loss = base.loss(Batch(images[chosen], torch.zeros(len(chosen), dtype=torch.int64)), draws)

@@ -9,15 +9,15 @@ from dataclasses import replace
 import torch
 from torch.nn import functional
 
-from fclseg.data.augment import PRETRAINING, Views
+from fclseg.data.augment import RANGES, Views
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.methods.base import Method
 from fclseg.methods.infonce import contrastive_loss
 from fclseg.networks.unet import Decoder
 from fclseg.presets import Preset
 
-PLACE_ONLY = replace(PRETRAINING, gamma=1.0, contrast=0.0, brightness=0.0, noise=0.0, blur=0.0)
-INTENSITY_ONLY = replace(PRETRAINING, area=(1.0, 1.0), aspect=1.0, rotation=0.0)
+PLACE_ONLY = replace(RANGES, gamma=1.0, contrast=0.0, brightness=0.0, noise=0.0, blur=0.0)
+INTENSITY_ONLY = replace(RANGES, area=(1.0, 1.0), aspect=1.0, rotation=0.0)
 
 
 def global_loss(features: torch.Tensor, partitions: torch.Tensor, temperature: float) -> torch.Tensor:

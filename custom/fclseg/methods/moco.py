@@ -7,11 +7,13 @@ from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.methods.bank import MemoryBank
 from fclseg.methods.base import Method, frozen_copy, move_average
 from fclseg.methods.infonce import contrastive_loss
+from fclseg.methods.positives import positive_images
 from fclseg.presets import Preset
 
 
 class MoCo(Method):
-    """The positive of a query is the target's feature of another view of the same image; negatives are the bank.
+    """The positive of a query is the target's feature of another view of the image (or of its partner, see
+    ``positives``); negatives are the bank.
 
     ``refill_each_round`` fills the bank from the current target at the start of every round. Without it the bank holds
     features of a network that federated averaging has since replaced, and training can drift to chance.
@@ -21,6 +23,7 @@ class MoCo(Method):
         super().__init__(preset)
         self.target = frozen_copy(self.online)
         self.bank = MemoryBank(preset.bank_size, preset.feature_size)
+        self.wants_partners = preset.structural_positives > 0
         self.refill_each_round = refill_each_round
         self._fresh: tuple[torch.Tensor, torch.Tensor] | None = None  # keys and partitions of the step under way
 
@@ -38,7 +41,8 @@ class MoCo(Method):
             self.bank.fill(sampler, self.keys, generator)
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        queries, keys = self.queries(batch.images, generator), self.keys(batch.images, generator)
+        compared = positive_images(batch, self.preset.structural_positives, generator)
+        queries, keys = self.queries(batch.images, generator), self.keys(compared, generator)
         self._fresh = keys, batch.partitions
         positives = (queries * keys).sum(dim=1, keepdim=True)
         negatives = queries @ self.bank.entries()[0].T

@@ -1,0 +1,18 @@
+"""Structural positives: what BYOL and MoCo compare an image with."""
+
+import torch
+
+from fclseg.data.sampler import Batch
+
+
+def positive_images(batch: Batch, share: float, generator: torch.Generator) -> torch.Tensor:
+    """The images whose views are the positives: the batch itself, ``share`` of it replaced by the images' partners.
+
+    With a share of 0, as in the paper, an image is compared with another view of itself. A partner is a slice of the
+    same partition of another volume, as in FCL's local positives: what the two have in common is anatomy, and what
+    tells them apart is the patient and the scanner.
+    """
+    if share == 0:
+        return batch.images
+    replaced = torch.rand(len(batch.images), generator=generator) < share
+    return torch.where(replaced.to(batch.images.device)[:, None, None, None], batch.partners, batch.images)
