@@ -50,6 +50,32 @@ def finished(request_, tmp_path):
     return study_document(request_, planned, cache, [], "fclseg study local")
 
 
+def test_a_fine_tuning_of_all_sites_is_compared_at_each_site_it_is_scored_at(request_, tmp_path):
+    table, splits = TABLES["federated"], Splits.load(request_.data.splits)
+    rows = table_rows(table, ("random", "fclopt"), get_preset("demo"))
+    request = replace(request_, table=table, rows=tuple(rows), labels=(1,), folds=2, pretrain_seeds=1)
+    cache, planned = Cache(tmp_path), plan(request)
+    for one in planned:
+        gain = 0.1 if one.cell.pretraining else 0.0
+        volumes = [
+            {"patient": patient, "dice_RV": 0.3 + gain, "dice_LV": 0.5 + gain + 0.01 * SITES.index(site) + 0.02 * frame}
+            for site in SITES
+            for patient in splits.held_out[site][one.cell.fold]
+            for frame in (0, 1)
+        ]
+        structures = {name: sum(v[f"dice_{name}"] for v in volumes) / len(volumes) for name in ("RV", "LV")}
+        result = {"dice": sum(structures.values()) / 2, "structures": structures, "hd95": {}, "volumes": volumes}
+        cache.put(one.cell.key, result | {"losses": [1.0], "seconds": 2.0})
+        if one.cell.pretraining:
+            cache.put(one.cell.pretraining.key, {"seconds": 60.0, "run": {"rounds": []}})
+    random, fclopt = study_document(request, planned, cache, [], "fclseg study federated")["entries"]
+    assert len(planned) == 2 * 2 and fclopt["summary"]["fine_tunings"] == 2
+    assert fclopt["comparison"]["pairs"] == 4 * 2 and fclopt["comparison"]["difference"] == pytest.approx(0.1)
+    by_site = {run["site"]: run["dice"] for run in random["runs"]}
+    assert by_site == pytest.approx({site: 0.405 + 0.005 * number for number, site in enumerate(SITES)})
+    assert random["summary"]["mean"] == pytest.approx(0.4125) and random["summary"]["groups"] == 2
+
+
 def test_plan_has_every_pair_once_and_shares_pretraining(request_):
     planned = plan(request_)
     assert len({one.cell.key for one in planned}) == len(planned) == 4 * 5 * 2 * (1 + 2)

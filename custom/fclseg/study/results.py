@@ -14,7 +14,7 @@ from fclseg import __version__
 from fclseg.data.sites import Splits
 from fclseg.presets import Preset
 from fclseg.study.cache import Cache
-from fclseg.study.cells import Dataset
+from fclseg.study.cells import Dataset, Finetuning
 from fclseg.study.plan import Planned, Request
 from fclseg.study.scheduler import Failure
 from fclseg.study.statistics import Run, compare, holm, summarise
@@ -99,7 +99,8 @@ def _entry(request: Request, finished: Finished, row: TableRow, labels: int, rea
         return None
     by_run = defaultdict(list)  # the same run from several pre-training seeds counts once: with its mean
     for cell, result in mine:
-        by_run[Run(cell.site or "all", cell.fold, cell.seed)].append(result["dice"])
+        for site, value in dice_by_site(cell, result).items():
+            by_run[Run(site, cell.fold, cell.seed)].append(value)
     dice = {run: fmean(values) for run, values in sorted(by_run.items())}
     results = [result for _, result in mine]
     return {
@@ -112,6 +113,22 @@ def _entry(request: Request, finished: Finished, row: TableRow, labels: int, rea
         "paper": paper_dice(request.table.name, row.key, labels),
         "runs": [run._asdict() | {"dice": value} for run, value in dice.items()],
     }
+
+
+def dice_by_site(cell: Finetuning, result: dict[str, Any]) -> dict[str, float]:
+    """A fine-tuning's Dice at the site it belongs to. One that belongs to no site (federated, centralised, transfer) is
+    read at each site that holds out patients: on theirs alone."""
+    if cell.site is not None:
+        return {cell.site: result["dice"]}
+    names = [f"dice_{structure}" for structure in result["structures"]]
+    volumes = defaultdict(list)
+    for volume in result["volumes"]:
+        volumes[volume["patient"]].append(fmean(volume[name] for name in names))
+    found = {}
+    for site, patients in Splits.load(cell.data.splits).sites.items():
+        if values := [fmean(volumes[patient]) for patient in patients if patient in volumes]:
+            found[site] = fmean(values)
+    return found
 
 
 def _values(entry: Entry) -> dict[Run, float]:

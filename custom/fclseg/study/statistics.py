@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 
 class Run(NamedTuple):
-    """What two rows of a table have in common: site and fold of the fine-tuning and its seed."""
+    """What two rows of a table have in common: the site and the fold of a fine-tuning and its seed. Where sites train
+    together, the site is the one whose patients it is scored on."""
 
     site: str
     fold: int
