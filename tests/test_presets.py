@@ -14,7 +14,7 @@ def test_images_and_views_survive_every_pooling(name):
 
 
 @pytest.mark.parametrize(
-    ("steps", "per_epoch", "expected"), [(None, 8, 200), (400, 1, 200), (400, 2, 200), (400, 8, 50), (400, 500, 1)]
+    ("steps", "per_epoch", "expected"), [(None, 8, 200), (400, 1, 200), (400, 2, 200), (400, 8, 50), (400, 500, 20)]
 )
 def test_epochs_of_finetuning_end_at_the_steps_allowed(steps, per_epoch, expected):
     preset = get_preset("paper", finetune_epochs=200, finetune_steps=steps)

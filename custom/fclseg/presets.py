@@ -12,6 +12,9 @@ from fclseg.errors import FCLSegError
 SPACING_MM = {"acdc": 1.25, "hvsmr": 0.7, "nifti": 1.25}
 """In-plane pixel size of the paper, by data layout; a preset multiplies it by ``pixel_scale``."""
 
+FEWEST_EPOCHS = 20
+"""``finetune_steps`` equalises budgets with few labels; with many, every slice is still seen so often."""
+
 PARTITIONS = 4
 """S: the number of ordered partitions of a volume along its slice axis."""
 
@@ -55,10 +58,10 @@ class Preset:
         return self.channels[-1]
 
     def epochs_of_finetuning(self, steps_per_epoch: int) -> int:
-        """``finetune_epochs``, or fewer where they would take more than ``finetune_steps``."""
+        """``finetune_epochs``, or fewer where they would take more than ``finetune_steps``, but not too few of them."""
         if self.finetune_steps is None:
             return self.finetune_epochs
-        return max(1, min(self.finetune_epochs, self.finetune_steps // steps_per_epoch))
+        return min(self.finetune_epochs, max(FEWEST_EPOCHS, self.finetune_steps // steps_per_epoch))
 
     def spacing(self, layout: str) -> float:
         return SPACING_MM[layout] * self.pixel_scale
