@@ -101,15 +101,13 @@ class Finetuning:
     data: Dataset
     pretraining: Pretraining | None
 
+    # Federated ones, too: they are short, and one trains while the other starts its processes or ends them.
+    exclusive = False
+
     @property
     def kind(self) -> str:
         """Cells of one kind take about the same time."""
         return f"{self.protocol} N={self.labels} {self.reading}"
-
-    @property
-    def exclusive(self) -> bool:
-        """Federated fine-tuning runs its sites side by side, as pre-training does."""
-        return self.protocol == "federated"
 
     @cached_property
     def key(self) -> str:

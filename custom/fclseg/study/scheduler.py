@@ -84,9 +84,8 @@ class Scheduler:
             missing[cell.key] = cell
             if isinstance(cell, Finetuning) and cell.pretraining is not None:
                 waiting.append(cell.pretraining)
-        # Cells that use all cores by themselves come first, pre-training before all: its dependants wait for it.
-        order = sorted(missing.values(), key=lambda cell: (isinstance(cell, Finetuning), not cell.exclusive))
-        return order, estimate
+        # Pre-training comes first: it uses all cores by itself, and its dependants wait for it.
+        return sorted(missing.values(), key=lambda cell: not cell.exclusive), estimate
 
     def _busy(self) -> list[Cell]:
         return [worker.cell for worker in self.pool if worker.cell is not None]
