@@ -129,7 +129,7 @@ def test_page_fits_a_phone(studies, tmp_path):
 
 def test_centralised(studies):
     document = study(studies, "centralised", *LEARNT, "--labels", "1")
-    assert {run["site"] for run in runs_of(document)} == {"all"}
+    assert {run["site"] for run in runs_of(document)} == {"site-1", "site-2"}, "scored at every site"
     assert len(document["pretraining"]) == 1 and len(list((studies / "runs").glob("fcl-*"))) == 1, "shared with local"
 
 
