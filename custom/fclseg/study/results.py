@@ -14,7 +14,7 @@ from fclseg import __version__
 from fclseg.data.sites import Splits
 from fclseg.presets import Preset
 from fclseg.study.cache import Cache
-from fclseg.study.cells import Dataset, Finetuning
+from fclseg.study.cells import FULL, Dataset, Finetuning
 from fclseg.study.plan import Planned, Request
 from fclseg.study.scheduler import Failure
 from fclseg.study.statistics import Run, compare, holm, summarise
@@ -110,7 +110,7 @@ def _entry(request: Request, finished: Finished, row: TableRow, labels: int, rea
         "summary": asdict(summarise(dice, request.table.spread)) | {"fine_tunings": len(mine)},
         "structures": _mean_by_name([result["structures"] for result in results]),
         "hd95": _mean_by_name([result["hd95"] for result in results]),
-        "paper": paper_dice(request.table.name, row.key, labels),
+        "paper": paper_dice(request.table.name, row.key, labels) if reading == FULL else None,  # it froze no encoder
         "runs": [run._asdict() | {"dice": value} for run, value in dice.items()],
     }
 
