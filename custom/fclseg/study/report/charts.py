@@ -10,7 +10,7 @@ from math import ceil, floor, isfinite, log10
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 440, 270
-LEFT, RIGHT, TOP, BOTTOM = 50, 24, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 60, 24, 14, 40
 COLOURS = 14
 """How many series colours the style sheet defines (classes c0, c1, ...)."""
 
