@@ -32,8 +32,8 @@ RANGES = Ranges(
 )
 """Of views in pre-training and of labelled images in fine-tuning alike.
 
-Intensities vary strongly: with one labelled patient a network otherwise learns that patient's grey values, and an
-encoder that has seen mild changes only is no better start than a random one. Crops are weak: below about 0.6 of the
+Intensities vary strongly: with one labelled patient a network otherwise learns that patient's grey values, and encoders
+pre-trained with mild changes were no better a start than random weights. Crops are weak: below about 0.6 of the
 image two views often show different organs, which stalls BYOL and makes MoCo collapse. No mirror images: a heart whose
 right ventricle lies on the other side does not exist in the data, and telling left from right is what separates the
 two ventricles.
