@@ -58,6 +58,28 @@ def test_annotated_draws_are_nested_and_differ_by_seed():
             splits.annotated("site-2", 1, n)
 
 
+@given(sites=st.integers(1, 5), folds=st.integers(2, 4), extra=st.integers(0, 9), without=st.integers(0, 20))
+def test_patients_without_labels_train_the_encoder_and_nothing_else(sites, folds, extra, without):
+    labelled, unlabelled = names(sites * folds + extra), [f"scan{number}" for number in range(without)]
+    splits = Splits.make(labelled + unlabelled, sites, folds, unlabelled=unlabelled)
+    assert sorted(splits.patients) == sorted(labelled + unlabelled)
+    for kind in (labelled, unlabelled):  # both kinds are dealt evenly, and the labelled as if they were alone
+        sizes = [len(set(group) & set(kind)) for group in splits.sites.values()]
+        assert max(sizes) - min(sizes) <= 1
+    assert splits.held_out == Splits.make(labelled, sites, folds).held_out
+    for site, group in splits.sites.items():
+        for fold in range(folds):
+            validation, candidates = splits.validation(fold, site), splits.candidates(site, fold)
+            assert sorted(validation + candidates) == sorted(set(group) & set(labelled))
+            assert sorted(validation + splits.training(site, fold)) == sorted(group)
+            assert set(splits.annotated(site, fold, len(candidates))) == set(candidates)
+
+
+def test_too_few_labelled_patients():
+    with pytest.raises(DataError, match="site-2 has 1 labelled patient, fewer than the 2 folds"):
+        Splits.make(names(9), 2, 2, unlabelled=names(6))
+
+
 def test_save_and_load_are_inverse_and_atomic(tmp_path):
     splits = Splits.make(names(23), 3, seed=5)
     path = tmp_path / "new" / "splits.json"
@@ -106,12 +128,16 @@ BROKEN = {
     "no site": (lambda d: d.update(sites={}), "names no site"),
     "site without patients": (lambda d: edit(d, "site-1", patients=[], folds=[]), "site-1 has no patients"),
     "duplicate patient": (lambda d: edit(d, "site-1", patients=d["sites"]["site-2"]["patients"]), "more than once"),
-    "more folds than patients": (
-        lambda d: edit(d, "site-2", patients=["z"], folds=[["z"]]),
-        "site-2 has 1 patient, fewer",
-    ),
+    "one fold": (lambda d: edit(d, "site-2", patients=["z"], folds=[["z"]]), "site-2 has 1 folds and others 5"),
     "fewer folds": (lambda d: d["sites"]["site-2"]["folds"].pop(), "site-2 has 4 folds and others 5"),
-    "patient in no fold": (lambda d: d["sites"]["site-2"]["folds"][0].pop(), "site-2 must hold out each"),
+    "patient in two folds": (
+        lambda d: d["sites"]["site-2"]["folds"][0].append(d["sites"]["site-2"]["folds"][1][0]),
+        "the folds of site-2 may hold out only its patients, each once",
+    ),
+    "somebody else's patient": (
+        lambda d: d["sites"]["site-2"]["folds"][0].append(d["sites"]["site-1"]["patients"][0]),
+        "the folds of site-2 may hold out only its patients, each once",
+    ),
     "empty fold": (lambda d: d["sites"]["site-2"]["folds"][0].clear(), "a fold of site-2 holds out nobody"),
     "another format": (lambda d: d.update(format=99), "has format 99"),
     "no seed": (lambda d: d.pop("seed"), "is not a splits file"),

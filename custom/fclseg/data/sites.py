@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Splits:
-    """Patients of each site, and for each site the patients that each fold holds out for validation."""
+    """Patients of each site, and for each site the patients that each fold holds out for validation.
+
+    Folds are made of labelled patients. Those in no fold have no labels: they are there for pre-training only.
+    """
 
     sites: dict[str, list[str]]
     held_out: dict[str, list[list[str]]]
@@ -33,26 +36,42 @@ class Splits:
         return [patient for patients in self.sites.values() for patient in patients]
 
     @classmethod
-    def make(cls, patients: Iterable[str], sites: int | Mapping[str, str], folds: int = 5, seed: int = 0) -> "Splits":
+    def make(
+        cls,
+        patients: Iterable[str],
+        sites: int | Mapping[str, str],
+        folds: int = 5,
+        seed: int = 0,
+        unlabelled: Collection[str] = (),
+    ) -> "Splits":
         """Deal patients to ``sites`` sites (site-1, site-2, ...) at random, or as a mapping patient -> site says.
 
-        Equal seeds give equal splits in any process; sites, and folds of a site, differ by at most one patient.
+        Equal seeds give equal splits in any process; sites, and folds of a site, differ by at most one labelled patient
+        and by at most one of the ``unlabelled``, who are in no fold.
         """
         patients = list(patients)
         check_unique(patients, "the data")
+        labelled = [patient for patient in patients if patient not in unlabelled]
         if isinstance(sites, Mapping):
             assigned = _assign(patients, sites)
         elif sites < 1:
             raise DataError(f"patients cannot be dealt to {sites} sites; ask for at least one")
         else:
-            dealt = _deal(_shuffled(patients, seed, "sites"), sites)
-            assigned = {f"site-{number}": sorted(group) for number, group in enumerate(dealt, start=1)}
+            dealt = [_deal(_shuffled(group, seed, "sites"), sites) for group in (labelled, unlabelled)]
+            assigned = {
+                f"site-{number}": sorted([*some, *others])
+                for number, (some, others) in enumerate(zip(*dealt, strict=True), start=1)
+            }
         if folds < 2:
             raise DataError(f"{folds} folds leave nothing to train on or to validate with; ask for at least two")
-        _check_sizes(assigned, folds)
+        with_labels = {
+            site: [patient for patient in group if patient not in unlabelled] for site, group in assigned.items()
+        }
+        _check_occupied(assigned)
+        _check_folds(with_labels, folds, "labelled patient" if unlabelled else "patient")
         held_out = {
             site: [sorted(fold) for fold in _deal(_shuffled(group, seed, site, "folds"), folds)]
-            for site, group in assigned.items()
+            for site, group in with_labels.items()
         }
         return cls(assigned, held_out, seed)
 
@@ -88,13 +107,18 @@ class Splits:
         return [patient for name in ([site] if site else self.sites) for patient in self._site(name)[fold]]
 
     def training(self, site: str, fold: int) -> list[str]:
-        """Patients of a site that a fold trains on."""
+        """Patients of a site that a fold does not hold out, with labels or without."""
         held_out = set(self.validation(fold, site))
         return [patient for patient in self.sites[site] if patient not in held_out]
 
+    def candidates(self, site: str, fold: int) -> list[str]:
+        """Those of them who have labels: the ones that other folds hold out."""
+        labelled = {patient for others in self._site(site) for patient in others}
+        return [patient for patient in self.training(site, fold) if patient in labelled]
+
     def annotated(self, site: str, fold: int, n: int, seed: int = 0) -> list[str]:
         """The N annotated patients of a fold: a draw that for one seed only grows with N."""
-        candidates = self.training(site, fold)
+        candidates = self.candidates(site, fold)
         if not 0 < n <= len(candidates):
             raise DataError(f"{site} has {len(candidates)} training patients in fold {fold}, so N cannot be {n}")
         return _shuffled(candidates, seed, site, fold, "annotated")[:n]
@@ -117,16 +141,15 @@ class Splits:
         if not self.sites:
             raise DataError(f"{source}: names no site; make it anew: fclseg data split")
         check_unique(self.patients, source)
-        _check_sizes(self.sites, self.folds, f"{source}: ")
+        _check_occupied(self.sites, f"{source}: ")
         for site, folds in self.held_out.items():
             if len(folds) != self.folds:
                 raise DataError(f"{source}: {site} has {len(folds)} folds and others {self.folds}; give all as many")
             if not all(folds):
                 raise DataError(f"{source}: a fold of {site} holds out nobody; give each fold at least one patient")
-            if sorted(patient for fold in folds for patient in fold) != sorted(self.sites[site]):
-                raise DataError(
-                    f"{source}: the folds of {site} must hold out each of its patients exactly once; correct it"
-                )
+            held_out = [patient for fold in folds for patient in fold]
+            if len(set(held_out)) < len(held_out) or not set(held_out) <= set(self.sites[site]):
+                raise DataError(f"{source}: the folds of {site} may hold out only its patients, each once; correct it")
 
 
 def _deal(items: list[str], hands: int) -> list[list[str]]:
@@ -156,10 +179,13 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _check_sizes(sites: Mapping[str, list[str]], folds: int, prefix: str = "") -> None:
+def _check_occupied(sites: Mapping[str, list[str]], prefix: str = "") -> None:
+    if empty := [site for site, patients in sites.items() if not patients]:
+        raise DataError(f"{prefix}{empty[0]} has no patients; ask for fewer sites or remove it")
+
+
+def _check_folds(sites: Mapping[str, list[str]], folds: int, who: str) -> None:
     for site, patients in sites.items():
-        if not patients:
-            raise DataError(f"{prefix}{site} has no patients; ask for fewer sites or remove it")
-        if len(patients) < folds:
-            few = f"{len(patients)} patient{'s' if len(patients) > 1 else ''}"
-            raise DataError(f"{prefix}{site} has {few}, fewer than the {folds} folds; ask for fewer folds or sites")
+        if (few := len(patients)) < folds:
+            number = f"{few} {who}{'' if few == 1 else 's'}"
+            raise DataError(f"{site} has {number}, fewer than the {folds} folds; ask for fewer folds or sites")

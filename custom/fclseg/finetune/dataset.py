@@ -89,7 +89,7 @@ def _from_splits(splits: Splits, site: str | None, fold: int, annotated: int | N
     train: list[str] = []
     for name in splits.sites if site is None else [site]:
         if annotated is None:
-            train += splits.training(name, fold)
+            train += splits.candidates(name, fold)
         else:
             train += splits.annotated(name, fold, annotated, seed=seed)
     return Patients(tuple(train), tuple(splits.validation(fold)))

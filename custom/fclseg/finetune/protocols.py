@@ -40,7 +40,7 @@ def federated(splits: Splits, site: str | None, fold: int, n: int, seed: int) ->
 
 def centralised(splits: Splits, site: str | None, fold: int, n: int, seed: int) -> Draw:
     """N patients from the training folds of all sites together; for one seed the draw only grows with N."""
-    pool = sorted((patient, name) for name in splits.sites for patient in splits.training(name, fold))
+    pool = sorted((patient, name) for name in splits.sites for patient in splits.candidates(name, fold))
     if not 0 < n <= len(pool):
         raise DataError(f"all sites together have {len(pool)} training patients in fold {fold}, so N cannot be {n}")
     order = np.random.default_rng(derive_seed(seed, "centralised", fold, "annotated")).permutation(len(pool))
