@@ -1,12 +1,9 @@
 """What a user who mistypes reads: one sentence, exit code 1, no traceback."""
 
-import nibabel as nib
-import numpy as np
 import pytest
 
 from fclseg.cli import main
 from fclseg.cli.options import parse_value
-from fclseg.study.datasets import open_dataset
 
 
 @pytest.mark.parametrize(
@@ -46,16 +43,3 @@ def test_report_of_a_folder_without_results(capsys, tmp_path):
 @pytest.mark.parametrize(("text", "value"), [("3", 3), ("0.5", 0.5), ("8,16", (8, 16)), ("adamw", "adamw")])
 def test_preset_values_from_the_command_line(text, value):
     assert parse_value(text) == value
-
-
-def plain_folder(folder, patients):
-    for number in range(patients):
-        for name in (f"p{number}", f"p{number}_label"):
-            folder.mkdir(exist_ok=True)
-            nib.save(nib.Nifti1Image(np.full((4, 4, 2), number, np.int16), np.eye(4)), folder / f"{name}.nii.gz")
-    return folder
-
-
-def test_a_hospitals_plain_folder_can_be_studied(tmp_path):
-    data = open_dataset(plain_folder(tmp_path / "own", 5), tmp_path / "out", sites=1)
-    assert data.layout == "acdc"  # its labels are those of the ACDC bundle

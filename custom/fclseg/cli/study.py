@@ -62,7 +62,7 @@ def register(subparsers) -> None:
 def add_scope(group) -> None:
     group.add_argument("--methods", help="rows, such as random,fclopt_dp; a wrong name lists them (default: all)")
     group.add_argument("--labels", default="1,2,4,8", help="numbers of annotated patients (default: 1,2,4,8)")
-    group.add_argument("--folds", type=int, default=5, help="how many of the five folds to run (default: 5)")
+    group.add_argument("--folds", type=int, help="how many folds of the split to run (default: all, mostly five)")
     group.add_argument("--seeds", type=int, default=1, help="fine-tunings of each kind, with other draws (default: 1)")
     group.add_argument("--pretrain-seeds", type=int, default=1, help="pre-trainings of each method (default: 1)")
     group.add_argument(
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
         changes=preset_changes(arguments),
         methods=arguments.methods,
         labels=numbers(arguments.labels, "--labels"),
-        folds=positive(arguments.folds, "--folds"),
+        folds=None if arguments.folds is None else positive(arguments.folds, "--folds"),
         seeds=positive(arguments.seeds, "--seeds"),
         pretrain_seeds=positive(arguments.pretrain_seeds, "--pretrain-seeds"),
         readings=readings(arguments.reading),

@@ -2,28 +2,34 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fclseg.data.phantom import phantom_sites, write_phantom
+from fclseg.data.records import Volume
 from fclseg.data.sites import Splits
 from fclseg.data.volumes import read_folder
 from fclseg.errors import DataError
 from fclseg.study.cells import Dataset
 
 FOLDS = 5
+FEWEST_FOLDS = 2
 HEAD_BYTES = 1 << 16
 PLAIN_AS = "acdc"
 """Whose structures a plain folder's labels name (1 RV, 2 MYO, 3 LV), as for the bundle."""
 
 
-def fingerprint(files: list[Path], root: Path, splits: Splits) -> str:
-    """A hash of names, sizes and beginnings of all image files and of the split: cheap even for gigabytes of images."""
+def fingerprint(volumes: Sequence[Volume], root: Path, splits: Splits) -> str:
+    """A hash of all files' names and sizes, of the images' beginnings and the whole label maps, and of the split.
+
+    Cheap even for gigabytes of images. Label maps are small, and people correct single voxels in them.
+    """
+    labels = {volume.label for volume in volumes if volume.label is not None}
     digest = hashlib.sha256()
-    for path in sorted(files):
+    for path in sorted({volume.image for volume in volumes} | labels):
         digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
         with open(path, "rb") as stream:
-            digest.update(stream.read(HEAD_BYTES))
+            digest.update(stream.read() if path in labels else stream.read(HEAD_BYTES))
     digest.update(json.dumps([splits.sites, splits.held_out], sort_keys=True).encode())
     return digest.hexdigest()[:20]
 
@@ -31,25 +37,40 @@ def fingerprint(files: list[Path], root: Path, splits: Splits) -> str:
 def open_dataset(
     root: Path, out: Path, *, sites: int | Mapping[str, str], splits: Path | None = None, seed: int = 0
 ) -> Dataset:
-    """A folder of images with its split: the given file, or one that is made once and kept in the study's folder."""
+    """A folder of images with its split: the given file, or one that is made once and kept in the study's folder.
+
+    Patients without labels take part in pre-training; folds and draws are made of the labelled ones.
+    """
     root = Path(root).absolute()
     volumes = read_folder(root)
     patients = sorted({volume.patient for volume in volumes})
     labelled = {volume.patient for volume in volumes if volume.label is not None}
     if splits is None:
-        number = sites if isinstance(sites, int) else len(set(sites.values()))
-        splits = out / "splits" / f"{root.name}-{number}-sites-seed{seed}.json"
-        if not splits.exists():
-            Splits.make(patients, sites, folds=FOLDS, seed=seed).save(splits)
+        splits = _kept_split(root.name, out, patients, labelled, sites, seed)
     split = Splits.load(splits)
     split.check_patients(patients, str(splits))
-    if without := sorted(set(split.patients) - labelled):
+    held_out = {patient for fold in range(split.folds) for patient in split.validation(fold)}
+    if without := sorted(held_out - labelled):
         raise DataError(
-            f"{root}: patient {without[0]} has no labels, but a study fine-tunes and validates on every one"
+            f"{root}: patient {without[0]} has no labels, but a fold of {splits} holds it out: make the split anew "
+            "with 'fclseg data split'"
         )
-    files = {path for volume in volumes for path in (volume.image, volume.label) if path is not None}
     layout = PLAIN_AS if volumes[0].layout == "nifti" else volumes[0].layout
-    return Dataset(root, layout, Path(splits).absolute(), fingerprint(sorted(files), root, split))
+    return Dataset(root, layout, Path(splits).absolute(), fingerprint(volumes, root, split))
+
+
+def _kept_split(
+    name: str, out: Path, patients: list[str], labelled: set[str], sites: int | Mapping[str, str], seed: int
+) -> Path:
+    """The split of these patients below the study's folder; other patients in a folder of the same name get another."""
+    number = sites if isinstance(sites, int) else len(set(sites.values()))
+    folds = min(FOLDS, max(FEWEST_FOLDS, len(labelled) // number))
+    who = hashlib.sha256(json.dumps([patients, sorted(labelled)]).encode()).hexdigest()[:8]
+    path = out / "splits" / f"{name}-{number}-sites-seed{seed}-{who}.json"
+    if not path.exists():
+        unlabelled = [patient for patient in patients if patient not in labelled]
+        Splits.make(patients, sites, folds=folds, seed=seed, unlabelled=unlabelled).save(path)
+    return path
 
 
 def phantom_dataset(layout: str, out: Path, *, sites: int, patients: int, seed: int = 0) -> Dataset:

@@ -29,12 +29,15 @@ class Request:
             raise FCLSegError(f"the split has {splits.folds} folds, so --folds must be between 1 and {splits.folds}")
         if self.baseline is not None and self.baseline not in [row.key for row in self.rows]:
             raise FCLSegError(f"the baseline '{self.baseline}' is not a row of this table: add it to --methods")
-        few = min(len(splits.training(site, fold)) for site in splits.sites for fold in range(self.folds))
-        most = few * len(splits.sites) if self.table.protocol == "centralised" else few
+        if not self.table.trains:
+            return
+        together = self.table.protocol in ("centralised", "transfer")
+        counts = [[len(splits.candidates(site, fold)) for site in splits.sites] for fold in range(self.folds)]
+        most = min(sum(fold) if together else min(fold) for fold in counts)
         if too_many := [labels for labels in self.labels if not 0 < labels <= most]:
             raise FCLSegError(
                 f"{self.table.symbol}={too_many[0]} annotated patients are not possible, because a fold leaves {most} "
-                f"to train on: choose smaller --labels"
+                f"with labels to train on: choose smaller --labels"
             )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
@@ -30,7 +31,7 @@ class Options:
     changes: dict[str, Any] = field(default_factory=dict)
     methods: str | None = None
     labels: tuple[int, ...] = (1, 2, 4, 8)
-    folds: int = 5
+    folds: int | None = None  # None: all that the split has
     seeds: int = 1
     pretrain_seeds: int = 1
     readings: tuple[str, ...] = ("full",)
@@ -85,7 +86,10 @@ def run_missing(planned: Sequence[Planned], cache: Cache, workers: int) -> list[
     cells = [one.cell for one in planned]
     missing = sum(cache.get(cell.key) is None for cell in cells)
     print(f"{len(cells)} fine-tunings, {len(cells) - missing} already there", flush=True)
-    return Scheduler(cache, workers).run(cells) if missing else []
+    if not missing:
+        return []
+    with cache.filling():
+        return Scheduler(cache, workers).run(cells)
 
 
 def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: Path) -> Request:
@@ -98,7 +102,7 @@ def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: 
         table=table,
         rows=tuple(rows),
         labels=options.labels,
-        folds=options.folds,
+        folds=options.folds or Splits.load(target.splits).folds,
         seeds=options.seeds,
         pretrain_seeds=options.pretrain_seeds,
         readings=options.readings,
