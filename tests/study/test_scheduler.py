@@ -12,6 +12,7 @@ import psutil
 import pytest
 from study_cells import finetuning, pretraining
 
+from fclseg.errors import FCLSegError
 from fclseg.study.cache import Cache
 from fclseg.study.progress import Estimate, Progress, duration
 from fclseg.study.scheduler import Scheduler
@@ -57,6 +58,27 @@ def test_failures_are_named_and_lose_nothing_else(tmp_path):
     assert reasons[8] == "pre-training fclopt (seed 0) failed"
     assert len(failures) == 5
     assert Cache(tmp_path).get(cells[0].key) and Cache(tmp_path).get(cells[4].key)
+
+
+def test_a_worker_that_cannot_start_is_a_failure_of_its_cell(tmp_path):
+    failures = Scheduler(Cache(tmp_path), 1, execute="no_such_module:run").run([finetuning(0)])
+    assert [failure.reason for failure in failures] == ["its process ended with code 1 (out of memory?)"]
+
+
+def test_a_worker_that_dies_while_idle_is_replaced(tmp_path):
+    scheduler = Scheduler(Cache(tmp_path), 1, execute="study_cells:quick")
+    idle = scheduler._idle_worker()
+    idle.process.kill()
+    idle.process.join()
+    assert scheduler.run([finetuning(0)]) == [] and Cache(tmp_path).get(finetuning(0).key)
+
+
+def test_only_one_study_at_a_time_fills_a_folder(tmp_path):
+    refused = pytest.raises(FCLSegError, match=r"another study is running in .*: wait until it has ended")
+    with Cache(tmp_path).filling(), refused, Cache(tmp_path).filling():
+        pytest.fail("a second study got in")
+    with Cache(tmp_path).filling():
+        pass
 
 
 ENDLESS = """

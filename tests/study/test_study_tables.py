@@ -15,6 +15,7 @@ import pytest
 
 from fclseg.cli import main
 from fclseg.cli.study import TABLES as COMMAND_LINE_TABLES
+from fclseg.data.sites import Splits
 from fclseg.study.datasets import phantom_dataset
 from fclseg.study.tables import TABLES
 
@@ -134,8 +135,9 @@ def test_centralised(studies):
 
 
 def test_federated(studies):
-    document = study(studies, "federated", "--methods", "fcl", "--labels", "1")
-    assert len(document["entries"]) == 1 and not document["failures"]
+    document = study(studies, "federated", *LEARNT, "--labels", "1")
+    assert [entry["row"] for entry in document["entries"]] == ["random", "fcl"] and not document["failures"]
+    assert document["entries"][1]["comparison"]["pairs"] == 2, "one network of each row, scored at two sites"
     assert all(len(curve["loss"]) == 2 for curve in document["curves"])
     assert not list((studies / "runs").glob("finetune_federated-*")), "large states are removed after the evaluation"
 
@@ -180,19 +182,55 @@ def test_the_command_line_knows_every_table():
     assert set(COMMAND_LINE_TABLES) == set(TABLES)
 
 
-def test_killed_and_resumed_gives_the_same_table(studies, tmp_path):
-    data = phantom_dataset("acdc", studies, sites=2, patients=5)
-    scope = ["--data", str(data.root), "--methods", "random", "--labels", "1,2", "--reading", "full,frozen"]
-    fclseg = [sys.executable, "-c", "import sys; from fclseg.cli import main; sys.exit(main())"]
-    command = [*fclseg, "study", "local", *SMALLEST, *scope]
-    killed = subprocess.Popen([*command, "--out", str(tmp_path / "killed")], stdout=subprocess.DEVNULL)
-    cells = tmp_path / "killed" / "cells"
+FCLSEG = [sys.executable, "-c", "import sys; from fclseg.cli import main; sys.exit(main())"]
+
+
+def start_and_kill(command, begun):
+    """Start a study and kill it as soon as ``begun()`` is true; its workers notice and end."""
+    killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while not list(cells.glob("*/*.json")) and time.monotonic() < deadline:
+    while not begun() and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
-    time.sleep(2)  # its workers notice and end
+    time.sleep(2)
+
+
+def test_an_interrupted_pretraining_goes_on_whatever_is_fine_tuned_from_it(studies, tmp_path):
+    data = phantom_dataset("acdc", studies, sites=2, patients=5)
+    scope = ["--data", str(data.root), "--methods", "fclopt", "--labels", "1", "--rounds", "3"]
+    runs = tmp_path / "runs"
+    command = [*FCLSEG, "study", "local", *SMALLEST, *scope, "--out", str(tmp_path)]
+    start_and_kill(command, lambda: any(path.read_text() for path in runs.glob("*/rounds.jsonl")))
+    (run,) = runs.glob("fclopt-*")
+    before = json.loads((run / "config.json").read_text())["id"]
+    assert not (run / "result.json").exists()
+    document = study(tmp_path, "local", *scope, "--set", "finetune_lr=0.001")
+    assert json.loads((run / "config.json").read_text())["id"] == before, "it was continued, not begun anew"
+    (pretraining,) = document["pretraining"]
+    assert [one["round"] for one in pretraining["rounds"]] == [0, 1, 2]
+    assert pretraining["seconds"] == pytest.approx(sum(one["seconds"] for one in pretraining["rounds"]))
+
+
+def test_nothing_is_stored_of_a_pretraining_that_a_site_was_missing_in(studies, tmp_path, capsys):
+    data = phantom_dataset("acdc", studies, sites=2, patients=5)
+    damaged = tmp_path / "data"
+    shutil.copytree(data.root, damaged)
+    patient = Splits.load(data.splits).sites["site-2"][0]
+    for image in (damaged / patient).glob("*_4d.nii.gz"):
+        image.write_bytes(image.read_bytes()[:-2000])
+    scope = ["--data", str(damaged), "--splits", str(data.splits), "--methods", "fcl", "--labels", "1"]
+    assert main(["study", "local", *SMALLEST, *scope, "--out", str(tmp_path)]) == 1
+    assert "round 0 has 1 valid answers and needs 2 (site-2: " in capsys.readouterr().err
+    assert not list(tmp_path.glob("cells/*/*.json"))
+
+
+def test_killed_and_resumed_gives_the_same_table(studies, tmp_path):
+    data = phantom_dataset("acdc", studies, sites=2, patients=5)
+    scope = ["--data", str(data.root), "--methods", "random", "--labels", "1,2", "--reading", "full,frozen"]
+    cells = tmp_path / "killed" / "cells"
+    command = [*FCLSEG, "study", "local", *SMALLEST, *scope, "--out", str(tmp_path / "killed")]
+    start_and_kill(command, lambda: list(cells.glob("*/*.json")))
     first = {path: path.stat().st_mtime_ns for path in cells.glob("*/*.json")}
     assert 1 <= len(first) < 8 and not (tmp_path / "killed" / "local").exists()
     for folder in ("killed", "straight"):

@@ -1,9 +1,13 @@
 """Results on disk, one JSON file per cell under its content key: what a killed study resumes from."""
 
+import fcntl
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fclseg.errors import FCLSegError
 from fclseg.files import write_text
 
 
@@ -26,6 +30,22 @@ class Cache:
             return json.loads(self.path(key).read_text(encoding="utf-8"))
         except (FileNotFoundError, json.JSONDecodeError):
             return None
+
+    @contextmanager
+    def filling(self) -> Iterator[None]:
+        """One study at a time may run cells here: two would train the same cell in the same folder.
+
+        The system frees the lock with its holder, however that ends. Reading needs none.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        with open(self.root / ".lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FCLSegError(
+                    f"another study is running in {self.root}: wait until it has ended, or choose another --out"
+                ) from None
+            yield
 
     def put(self, key: str, result: dict[str, Any]) -> None:
         write_text(self.path(key), json.dumps(result, indent=1))

@@ -10,6 +10,7 @@ from typing import Any
 
 from fclseg.data.sites import Splits
 from fclseg.data.volumes import LABELS
+from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
 from fclseg.federation.states import to_tensors
 from fclseg.finetune.dataset import open_dataset, training_slices
@@ -18,7 +19,7 @@ from fclseg.finetune.protocols import Draw
 from fclseg.flare.jobs import write_job
 from fclseg.flare.launch import PICKUP_SECONDS, simulate
 from fclseg.flare.model import GlobalModel
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
 from fclseg.presets import Preset, get_preset
@@ -27,7 +28,11 @@ from fclseg.study.cells import FEDERATED_JOB, FROZEN, Dataset, Finetuning
 
 
 def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **more: Any) -> RunSettings:
-    """Run a job over the sites of the data's split, or continue it; the run folder is ``folder``."""
+    """Run a job over the sites of the data's split, or continue it; the run folder is ``folder``.
+
+    Every site has to answer in every round: a result without one of them would be stored as if all had taken part.
+    """
+    sites = list(Splits.load(data.splits).sites)
     standard = get_preset(preset.name)
     changes = {
         field.name: getattr(preset, field.name)
@@ -35,12 +40,25 @@ def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **
         if getattr(preset, field.name) != getattr(standard, field.name)
     }
     values = {"job": job, "preset": preset.name, "changes": changes, "seed": seed, "run": folder.name}
-    settings = RunSettings.read({**values, "pickup_timeout": PICKUP_SECONDS, **more}, environment={})
+    values |= {"min_sites": len(sites), "pickup_timeout": PICKUP_SECONDS}
+    settings = RunSettings.read({**values, **more}, environment={})
+    start_over_elsewhere(RunFolder(folder), settings, data)
     write_job(folder / "job" / job, settings.row, settings.to_dict())
     places = {"FCLSEG_RUNS": folder.parent, "FCLSEG_DATA": data.root, "FCLSEG_SPLITS": data.splits}
     environment = {name: str(path) for name, path in places.items()}
-    simulate(folder / "job" / job, folder, len(Splits.load(data.splits).sites), environment=environment)
+    simulate(folder / "job" / job, folder, len(sites), environment=environment)
+    if not RunFolder(folder).complete:
+        raise FCLSegError(f"the run ended before its last round; NVFlare's messages are in {folder / SIMULATOR_LOG}")
     return settings
+
+
+def start_over_elsewhere(run: RunFolder, settings: RunSettings, data: Dataset) -> None:
+    """Forget an unfinished run whose images or settings lay elsewhere: its name says that it computes the same, but a
+    run continues only from where it began."""
+    try:
+        run.check({"settings": settings.to_dict(), "data": str(data.root), "splits": str(data.splits)})
+    except FCLSegError:
+        run.forget()
 
 
 def finetuning_preset(preset: Preset, reading: str, steps_per_epoch: int) -> Preset:

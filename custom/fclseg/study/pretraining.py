@@ -1,16 +1,23 @@
 """Pre-training inside a study: what ``fclseg pretrain`` runs, with the study's split, preset and seed."""
 
+from dataclasses import replace
 from typing import Any
 
 from fclseg.flare.run_folder import RunFolder
+from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
-from fclseg.study.cells import Pretraining
+from fclseg.study.cells import FINETUNE_SETTINGS, Pretraining
 from fclseg.study.federated import run_job
 
 
 def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
     """Pre-train at all sites; the result names the encoders, and its rounds are what the report draws."""
     folder = RunFolder(cell.folder(cache.root))
-    run_job(cell.method, folder.path, cell.data, cell.preset, cell.seed)
+    standard = get_preset(cell.preset.name)
+    # An interrupted pre-training goes on whatever is fine-tuned from it, as the cell's key says.
+    preset = replace(cell.preset, **{name: getattr(standard, name) for name in FINETUNE_SETTINGS})
+    run_job(cell.method, folder.path, cell.data, preset, cell.seed)
     encoders = {site: str(path.relative_to(cache.root)) for site, path in folder.encoders.items()}
-    return {"run": {"rounds": folder.rounds()}, "encoders": encoders}
+    rounds = folder.rounds()
+    seconds = sum(one["seconds"] for one in rounds)  # of all parts of a run that was interrupted
+    return {"run": {"rounds": rounds}, "encoders": encoders, "seconds": seconds}

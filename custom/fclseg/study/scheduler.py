@@ -110,8 +110,12 @@ class Scheduler:
             if len(busy) >= self.workers or (busy and (cell.exclusive or busy[0].exclusive)):
                 return
             worker = self._idle_worker()
+            try:
+                worker.connection.send((cell, self.cache.root))
+            except BrokenPipeError:  # it died while it had nothing to do
+                self.pool.remove(worker)
+                continue
             worker.cell = waiting.pop(0)
-            worker.connection.send((worker.cell, self.cache.root))
 
     def _idle_worker(self) -> Worker:
         for worker in self.pool:
@@ -133,7 +137,7 @@ class Scheduler:
             cell = worker.cell
             try:
                 seconds, reason = worker.connection.recv()
-            except EOFError:
+            except (EOFError, ConnectionResetError):  # the latter when it died before it read its cell
                 worker.process.join()
                 seconds, reason = 0.0, f"its process ended with code {worker.process.exitcode} (out of memory?)"
                 self.pool.remove(worker)
