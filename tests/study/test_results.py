@@ -110,10 +110,16 @@ def test_exports_agree(finished):
     assert "| Random init | 0.455 ± 0.013 (paper 0.280 ± 0.037) | 0.455 ± 0.013" in dice_table(finished, "full")
     assert "| FCLOpt, N=1 | +0.100 | +0.100 to +0.100 |" in markdown(finished)
     runs = list(csv.DictReader(io.StringIO(runs_csv(finished))))
-    assert len(runs) == 80 and runs[0]["site"] == "site-1"
+    assert len(runs) == 2 * 20 + 2 * 40, "one line a fine-tuning"
+    first = [run for run in runs if run["row"] == "fclopt" and (run["site"], run["fold"]) == ("site-1", "0")]
+    assert [run["pretrain_seed"] for run in first] == ["0", "1"] * 2
+    assert [float(run["dice"]) for run in first] == pytest.approx([0.52, 0.48] * 2)
+    assert {run["pretrain_seed"] for run in runs if run["row"] == "random"} == {""}
     cells = list(csv.DictReader(io.StringIO(table_csv(finished))))
     assert [cell["row"] for cell in cells] == ["random", "fclopt"] * 2
     assert float(cells[1]["difference"]) == pytest.approx(0.1) and float(cells[0]["hd95_mm_LV"]) == 9.0
+    assert cells[1]["fine_tunings"] == "40" and cells[1]["pairs"] == "20"
+    assert "| FCLOpt, N=1 | 0.455 | 0.555 | 0.655 | 9.0 | 9.0 | 9.0 |" in markdown(finished)
 
 
 def test_page_holds_the_figures_and_needs_nothing_else(finished, tmp_path):
@@ -132,17 +138,31 @@ def test_headline_says_when_there_are_too_few_pairs(request_, tmp_path, finished
     assert "With 4 pairs it could not be" in headline(document, "full")
 
 
+@pytest.mark.parametrize(("pairs", "tests", "possible"), [(5, 1, False), (6, 1, True), (6, 2, False), (7, 2, True)])
+def test_headline_counts_the_correction(finished, pairs, tests, possible):
+    """Six pairs that all agree give p = .03, which two tests already double to .06."""
+    entries = [entry for entry in finished["entries"] if entry["comparison"]][:tests]
+    for entry in entries:
+        entry["comparison"] |= {"pairs": pairs, "p_holm": 1.0}
+    assert ("it could not be" not in headline(finished | {"entries": entries}, "full")) == possible
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"folds": 6}, "the split has 5 folds"),
-        ({"labels": (1, 9)}, "N=9 annotated patients are not possible, because a fold leaves 8"),
+        ({"labels": (1, 9)}, "N=9 annotated patients are not possible, because a fold leaves 8 with labels"),
+        ({"table": TABLES["centralised"], "labels": (32, 33)}, "N=33 annotated patients .* a fold leaves 32"),
         ({"baseline": "fcl"}, "the baseline 'fcl' is not a row"),
     ],
 )
 def test_impossible_requests_are_one_sentence(request_, change, message):
     with pytest.raises(FCLSegError, match=message):
         replace(request_, **change)
+
+
+def test_a_table_that_trains_nothing_asks_for_no_patients(request_):
+    assert replace(request_, table=TABLES["communication"], labels=(1, 99)).labels == (1, 99)
 
 
 def test_methods_are_chosen_by_name_in_the_tables_order():

@@ -48,7 +48,8 @@ def markdown(study: Study) -> str:
 def _reading(study: Study, reading: str) -> list[str]:
     if not any(entry["reading"] == reading for entry in study["entries"]):
         return []
-    return [f"## Dice, {READINGS[reading]}", dice_table(study, reading), comparison_table(study, reading)]
+    shown = [part(study, reading) for part in (dice_table, comparison_table, structure_table)]
+    return [f"## Dice, {READINGS[reading]}", *shown]
 
 
 def dice_table(study: Study, reading: str) -> str:
@@ -86,9 +87,25 @@ def comparison_table(study: Study, reading: str) -> str:
         if entry["reading"] == reading and (found := entry["comparison"])
     ]
     if not lines:
-        return "No comparison: the baseline is not part of this table."
+        return "No comparison: there is no second row with the same fine-tunings."
     baseline = titles[study["baseline"]]
     return table([f"Against {baseline}", "difference", "95 % interval", "p (Wilcoxon)", "p (Holm)", "pairs"], lines)
+
+
+def structure_table(study: Study, reading: str) -> str:
+    """Dice and HD95 of each structure, means over all fine-tunings."""
+    entries = [entry for entry in study["entries"] if entry["reading"] == reading]
+    names = list(entries[0]["structures"])
+    titles = {row["key"]: row["title"] for row in study["rows"]}
+    lines = [
+        [
+            f"{titles[entry['row']]}, {study['symbol']}={entry['labels']}",
+            *(f"{entry['structures'][name]:.3f}" for name in names),
+            *(f"{entry['hd95'][name]:.1f}" if name in entry["hd95"] else "–" for name in names),
+        ]
+        for entry in entries
+    ]
+    return table(["Means", *(f"Dice {name}" for name in names), *(f"HD95 {name}, mm" for name in names)], lines)
 
 
 def _components(study: Study) -> str:
@@ -120,14 +137,15 @@ def table(header: list[str], lines: Iterable[list[str]]) -> str:
 
 
 def runs_csv(study: Study) -> str:
-    """One line per run: what statistics in another program would start from."""
+    """One line per fine-tuning and site it is scored at: what statistics in another program would start from."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["table", "row", "reading", "labels", "site", "fold", "seed", "dice"])
+    names = ("site", "fold", "seed", "pretrain_seed")
+    writer.writerow(["table", "row", "reading", "labels", *names, "dice"])
     for entry in study["entries"]:
-        for run in entry["runs"]:
+        for score in entry["scores"]:
             place = [study["table"], entry["row"], entry["reading"], entry["labels"]]
-            writer.writerow([*place, run["site"], run["fold"], run["seed"], f"{run['dice']:.6f}"])
+            writer.writerow([*place, *(score[name] for name in names), f"{score['dice']:.6f}"])
     return stream.getvalue()
 
 
@@ -138,12 +156,12 @@ def table_csv(study: Study) -> str:
     structures = sorted({name for entry in study["entries"] for name in entry["structures"]})
     compared = ("pairs", "difference", "low", "high", "p", "p_holm")
     names = [*(f"dice_{name}" for name in structures), *(f"hd95_mm_{name}" for name in structures)]
-    head = ["row", "reading", "labels", "dice", "sd", "groups", "runs", "paper_dice", "paper_sd"]
+    head = ["row", "reading", "labels", "dice", "sd", "groups", "fine_tunings", "paper_dice", "paper_sd"]
     writer.writerow([*head, *compared, *names])
     for entry in study["entries"]:
         summary, found = entry["summary"], entry["comparison"] or {}
         line = [entry["row"], entry["reading"], entry["labels"]]
-        line += [summary[name] for name in ("mean", "sd", "groups", "runs")] + list(entry["paper"] or ("", ""))
+        line += [summary[name] for name in ("mean", "sd", "groups", "fine_tunings")] + list(entry["paper"] or ("", ""))
         line += [found.get(name, "") for name in compared]
         line += [entry[kind].get(name, "") for kind in ("structures", "hd95") for name in structures]
         writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in line])

@@ -97,10 +97,14 @@ def _entry(request: Request, finished: Finished, row: TableRow, labels: int, rea
     ]
     if not mine:
         return None
+    scores = [
+        (Run(site, cell.fold, cell.seed), cell.pretraining and cell.pretraining.seed, value)
+        for cell, result in mine
+        for site, value in dice_by_site(cell, result).items()
+    ]
     by_run = defaultdict(list)  # the same run from several pre-training seeds counts once: with its mean
-    for cell, result in mine:
-        for site, value in dice_by_site(cell, result).items():
-            by_run[Run(site, cell.fold, cell.seed)].append(value)
+    for run, _, value in scores:
+        by_run[run].append(value)
     dice = {run: fmean(values) for run, values in sorted(by_run.items())}
     results = [result for _, result in mine]
     return {
@@ -112,6 +116,7 @@ def _entry(request: Request, finished: Finished, row: TableRow, labels: int, rea
         "hd95": _mean_by_name([result["hd95"] for result in results]),
         "paper": paper_dice(request.table.name, row.key, labels) if reading == FULL else None,  # it froze no encoder
         "runs": [run._asdict() | {"dice": value} for run, value in dice.items()],
+        "scores": [run._asdict() | {"pretrain_seed": number, "dice": value} for run, number, value in scores],
     }
 
 

@@ -14,6 +14,8 @@ from fclseg.study.cells import FEDERATED_JOB, RANDOM
 PROPOSED = ("fcl", "fclopt", "fclopt_ptnu", "fclopt_dp")
 BASELINES = ("local_cl", "fedrotation", "fedsimclr", "fedswav", "fedca", "fedmoco", "fedbyol", "fedu", "fedgl")
 COMMUNICATION = ("fedmoco", "fedbyol", *PROPOSED)
+SEEN = "Pre-training saw the images of all patients, also of those that a fold holds out, but no labels."
+"""What a reader must know of every table that fine-tunes on the images of the pre-training."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ TABLES = {
             "local",
             "Local fine-tuning",
             "Each site fine-tunes alone with N annotated patients and is validated on the fold's held-out patients of "
-            "every site. Dice: mean and standard deviation across sites of each site's average over folds.",
+            "every site. Dice: mean and standard deviation across sites of each site's average over folds. "
+            f"{SEEN}",
             (RANDOM, *BASELINES, *PROPOSED),
             "local",
         ),
@@ -46,7 +49,8 @@ TABLES = {
             "federated",
             "Federated fine-tuning",
             "All sites fine-tune one network together (supervised FedAvg), each with N annotated patients; validated "
-            "on the fold's held-out patients of every site. Dice: mean and standard deviation across folds.",
+            "on the fold's held-out patients of every site. Dice: mean and standard deviation across folds. "
+            f"{SEEN}",
             (RANDOM, *BASELINES, *PROPOSED),
             "federated",
             spread="fold",
@@ -55,7 +59,8 @@ TABLES = {
             "centralised",
             "Centralised fine-tuning",
             "N annotated patients are drawn from the training folds of all sites together. Dice: mean and standard "
-            "deviation across folds.",
+            "deviation across folds. "
+            f"{SEEN}",
             (RANDOM, *BASELINES, *PROPOSED),
             "centralised",
             spread="fold",
@@ -74,7 +79,8 @@ TABLES = {
             "ablation",
             "What each part of FCL adds",
             "Feature exchange (FE), negative sampling (NS) and global structural matching (GSM) switched on one after "
-            "the other; local fine-tuning, mean and standard deviation across sites.",
+            "the other; local fine-tuning, mean and standard deviation across sites. "
+            f"{SEEN}",
             ("fcl_no_fe", "fcl_fe", "fcl_fe_ns", "fcl"),
             "local",
         ),

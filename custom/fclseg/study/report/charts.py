@@ -17,7 +17,7 @@ COLOURS = 14
 
 @dataclass(frozen=True)
 class Series:
-    """One line: values that are None or not finite are gaps."""
+    """One line through its values; where one is None or not finite there is no point."""
 
     name: str
     x: Sequence[float]

@@ -55,7 +55,8 @@ def differences(study: Study, reading: str) -> list[Markup]:
 
 
 def losses(study: Study, reading: str) -> list[Markup]:
-    """Training loss of fine-tuning by epoch: have all rows converged alike?"""
+    """Training loss of fine-tuning by epoch (federated: by round): have all rows converged alike?"""
+    step = "round" if study["table"] == "federated" else "epoch"
     colours = {row["key"]: (i, row["title"]) for i, row in enumerate(study["rows"])}
     charts = []
     for labels in study["labels"]:
@@ -65,7 +66,7 @@ def losses(study: Study, reading: str) -> list[Markup]:
             for one in mine
         ]
         title = f"Training loss, {READINGS[reading]}, {study['symbol']}={labels}"
-        charts.append(line_chart(title, series, "epoch", "loss", zero=True))
+        charts.append(line_chart(title, series, step, "loss", zero=True))
     return charts
 
 

@@ -91,13 +91,14 @@ def headline(study: dict[str, Any], reading: str) -> str:
     better, worse = (
         sum(sign * test["difference"] > 0 and test["p_holm"] < SIGNIFICANT for test in tests) for sign in (1, -1)
     )
-    baseline, fewest = titles[study["baseline"]], min(test["pairs"] for test in tests)
+    baseline = titles[study["baseline"]]
+    fewest, most = (choose(test["pairs"] for test in tests) for choose in (min, max))
     how = f"{len(tests)} paired comparisons, Holm-corrected p < {SIGNIFICANT}, at least {fewest} pairs each"
     if better or worse:
         return f"Better than {baseline}: {better}. Worse: {worse}. ({how})"
     none = f"No difference to {baseline} is established ({how})."
-    if 2 / 2**fewest >= SIGNIFICANT:
-        none += f" With {fewest} pairs it could not be: more folds, sites or seeds are needed."
+    if len(tests) * 2 / 2**most >= SIGNIFICANT:  # what the best test reaches when all its pairs agree
+        none += f" With {most} pairs it could not be: more folds, sites or seeds are needed."
     return none
 
 
@@ -111,5 +112,6 @@ def render(studies: list[dict[str, Any]], runs: list[dict[str, Any]]) -> str:
     )
     environment.filters |= {"duration": duration, "p_text": p_text}
     environment.globals |= {"plus_minus": plus_minus, "find_entry": find_entry}
+    environment.globals |= {"READINGS": READINGS, "SIGNIFICANT": SIGNIFICANT}
     title = " · ".join(study["title"] for study in studies) or f"Pre-training run {runs[0]['name']}"
     return environment.get_template("page.html").render(title=title, studies=studies, runs=runs)

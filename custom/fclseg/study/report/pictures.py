@@ -30,7 +30,10 @@ def comparison(study: dict[str, Any], root: Path) -> list[dict[str, Any]]:
 
 def strip(files: list[tuple[str, Path]]) -> dict[str, Any]:
     """The pictures of one strip, all cut to the same window around the ground truth."""
-    arrays = [(title, dict(np.load(path))) for title, path in files]
+    arrays = []
+    for title, path in files:
+        with np.load(path) as file:
+            arrays.append((title, dict(file)))
     first = arrays[0][1]
     image, truth = first["image"].astype(float), first["truth"]
     window = around(truth)
