@@ -15,7 +15,7 @@ from typing import Any
 from fclseg.presets import Preset
 
 RECIPE = 2
-"""Raise when the training code changes in a way that makes stored results incomparable."""
+"""Raise when the training code changes what it computes; a test notices, because stored results are then stale."""
 
 RANDOM = "random"
 """The row without pre-training."""

@@ -1,0 +1,55 @@
+"""Stored results stay comparable: short trainings must come out as they did when ``RECIPE`` was last raised.
+
+A study answers from results that older code computed. Whoever changes what training computes (augmentation, losses,
+optimiser, networks, the bundle's train config) finds these figures changed: raise ``RECIPE`` and note the new ones.
+"""
+
+import pytest
+
+from fclseg.data.phantom import write_phantom
+from fclseg.data.sampler import SliceSampler
+from fclseg.data.slices import open_store
+from fclseg.data.volumes import read_folder
+from fclseg.finetune.run import FinetuneSpec, finetune
+from fclseg.methods.registry import build_method
+from fclseg.methods.training import make_optimizer, train_round
+from fclseg.presets import get_preset
+from fclseg.study.cells import RECIPE
+
+LOSSES = {2: {"fclopt": 1.65650, "fedmoco": 5.69801, "fcl": 10.87499, "full": 2.43745, "frozen": 2.46579}}
+"""By recipe: the loss of a first round of pre-training, and of the third epoch of fine-tuning."""
+PRESET = get_preset("demo")
+
+
+@pytest.fixture(scope="module")
+def phantom(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recipe")
+    write_phantom(folder / "data", patients=3, frames=2, seed=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FCLSEG_CACHE", str(folder / "cache"))
+        yield folder / "data"
+
+
+@pytest.mark.parametrize("job", ["fclopt", "fedmoco", "fcl"])
+def test_pretraining(phantom, job):
+    store = open_store(
+        read_folder(phantom), image_size=PRESET.image_size, spacing=PRESET.spacing("acdc"), progress=False
+    )
+    method = build_method(job, PRESET, 0)
+    sampler = SliceSampler(store, store.select(), PRESET.batch_size, partners=method.wants_partners)
+    optimizer = make_optimizer(method, PRESET)
+    result = train_round(method, sampler, optimizer, lr=1e-3, epochs=2, seed=0, site="site-1", round_number=0)
+    assert result.loss == pytest.approx(LOSSES[RECIPE][job], rel=1e-3)
+
+
+@pytest.mark.parametrize("reading", ["full", "frozen"])
+def test_finetuning(phantom, reading):
+    spec = FinetuneSpec(
+        phantom,
+        ("patient001", "patient002"),
+        ("patient003",),
+        preset="demo",
+        freeze_encoder=reading == "frozen",
+        overrides={"epochs": 3},
+    )
+    assert finetune(spec).losses[-1] == pytest.approx(LOSSES[RECIPE][reading], rel=1e-3)
