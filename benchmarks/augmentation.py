@@ -15,9 +15,10 @@ from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
 from fclseg.data.volumes import read_folder
+from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
-from fclseg.presets import Preset, get_preset
+from fclseg.presets import get_preset
 
 TARGET = 0.10
 """Augmentation and loading together should take no more of a step than this."""
@@ -48,7 +49,8 @@ class TimedSampler(SliceSampler):
             yield batch
 
 
-def phantom_sampler(folder: Path, preset: Preset) -> TimedSampler:
+def phantom_sampler(folder: Path, method: Method) -> TimedSampler:
+    preset = method.preset
     write_phantom(folder / "data", patients=4)
     store = open_store(
         read_folder(folder / "data"),
@@ -57,13 +59,12 @@ def phantom_sampler(folder: Path, preset: Preset) -> TimedSampler:
         cache=folder / "cache",
         progress=False,
     )
-    return TimedSampler(store, store.select(), preset.batch_size)
+    return TimedSampler(store, store.select(), preset.batch_size, partners=method.wants_partners)
 
 
-def measure(sampler: TimedSampler, preset: Preset, least: int) -> tuple[float, float, float, int]:
+def measure(sampler: TimedSampler, method: Method, least: int) -> tuple[float, float, float, int]:
     """Seconds of loading, of making views and of everything, and the number of steps (at least ``least``)."""
-    method = build_method("fclopt", preset, seed=0)
-    optimizer, views = make_optimizer(method, preset), method.views
+    optimizer, views = make_optimizer(method, method.preset), method.views
     total, steps, round_number = 0.0, 0, 0
     while steps < least:
         if round_number < 2:  # counting starts with the second round: the first one warms up
@@ -83,8 +84,9 @@ def main():
     parser.add_argument("--steps", type=int, default=100, help="at least this many training steps (default 100)")
     arguments = parser.parse_args()
     preset = get_preset(arguments.preset)
+    method = build_method("fclopt", preset, seed=0)
     with tempfile.TemporaryDirectory() as folder:
-        loading, viewing, total, steps = measure(phantom_sampler(Path(folder), preset), preset, arguments.steps)
+        loading, viewing, total, steps = measure(phantom_sampler(Path(folder), method), method, arguments.steps)
     share = (loading + viewing) / total
     print(
         f"augmentation: {share:.1%} of a {preset.name} BYOL step of {1000 * total / steps:.1f} ms (loading "

@@ -1,6 +1,8 @@
 """Which share of an FCL training step do drawing Q' and the loss take, forward and backward?
 
-python benchmarks/fcl_loss.py [preset] [sites] [steps]
+    python benchmarks/fcl_loss.py [--preset small] [--sites 4] [--steps 20]
+
+Prints one line.
 """
 
 import argparse

@@ -1,0 +1,31 @@
+"""Benchmarks that start no simulator, at their smallest: a change elsewhere must not break what is run once a year."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+SMALLEST = {
+    "augmentation": ("--steps 1", "of a small BYOL step"),
+    "fcl_loss": ("--steps 1", "fcl_loss preset=small sites=4"),
+    "gsm_alignment": ("--preset demo --sites 2 --rounds 1", "fcl: across"),
+    "ptnu": ("--share 0.99", "closed form"),
+    "slice_store": ("--patients 1", "slice store, small: 10 volumes"),
+    "training_environment": ("--steps 1 --repeats 1", "ms of processor time a step"),
+}
+"""Options and a part of the line that is printed; the preset is the default one wherever that takes only seconds."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SMALLEST)
+def test_benchmark_runs(name, tmp_path):
+    options, line = SMALLEST[name]
+    command = [sys.executable, BENCHMARKS / f"{name}.py", *options.split()]
+    environment = {**os.environ, "FCLSEG_CACHE": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110)
+    assert run.returncode == 0, run.stderr
+    assert line in run.stdout
