@@ -1,7 +1,42 @@
 """What all tests share."""
 
+import contextlib
+import os
 import signal
+import tempfile
+from pathlib import Path
+
+import pytest
 
 # A shell that starts a command in the background makes it ignore SIGINT, and so would every process that a test starts
 # and then interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def open_folder():
+    """A new folder that everybody may enter, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def as_nobody():
+    if os.geteuid() != 0:
+        yield
+        return
+    try:
+        os.seteuid(65534)
+    except PermissionError:
+        pytest.skip("this user may do everything and cannot become another one")
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def ordinary_user():
+    """``with ordinary_user():`` root may read and write everything, so as root look at files with nobody's rights."""
+    return as_nobody

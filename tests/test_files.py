@@ -24,3 +24,9 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):
         write_text(tmp_path / "file" / "table.csv", "text")
     with pytest.raises(DataError, match="cannot be written to"):
         make_folder(tmp_path / "file" / "folder")
+
+
+def test_an_existing_folder_where_nothing_can_be_written_is_refused(open_folder, ordinary_user):
+    open_folder.chmod(0o555)
+    with ordinary_user(), pytest.raises(DataError, match=r"cannot be written to \(Permission denied\): choose another"):
+        make_folder(open_folder)

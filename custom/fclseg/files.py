@@ -1,6 +1,7 @@
 """Files that are whole or not there: written beside their place and moved into it in one step."""
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,5 +35,7 @@ def make_folder(folder: Path) -> None:
     """Create a folder if need be, and refuse in one sentence where nothing can be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):  # one that was there already
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise DataError(f"{folder} cannot be written to ({error.strerror}): choose another folder") from None
