@@ -51,7 +51,17 @@ def test_a_model_never_lies_beside_another_trainings_record(phantom, tmp_path):
     for step in range(2):  # as if it was killed just before the model was written
         parser.get_parsed_content(f"run#{step}")
     assert json.loads((tmp_path / "training.json").read_text())["seed"] == 5
-    assert not (tmp_path / MODEL).exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"training.json"}, "neither its model nor its scores stay"
+
+
+def test_a_read_only_output_folder_is_refused_before_the_training(phantom, open_folder, ordinary_user):
+    open_folder.chmod(0o555)
+    parser = training_config(spec_of(phantom), open_folder, progress=False)
+    parser.get_parsed_content("network")
+    parser.get_parsed_content("train#dataset")  # pytest's own folders are closed to others
+    with ordinary_user(), pytest.raises(RuntimeError) as caught:
+        parser.get_parsed_content("train#trainer")
+    assert "cannot be written to" in str(user_error(caught.value))
 
 
 @pytest.mark.parametrize("folder", ["file/below", "file"])
@@ -128,6 +138,26 @@ def test_interrupted_and_resumed_equals_never_interrupted(phantom, tmp_path):
     ours, theirs = (read_tensors(tmp_path / name / MODEL)[0] for name in ("cut", "whole"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert not (tmp_path / "cut" / CHECKPOINT).exists()
+
+
+def test_a_checkpoint_of_a_gpu_is_resumed_on_a_processor(phantom, tmp_path, monkeypatch):
+    spec = spec_of(phantom, overrides={"epochs": 2, "train#handlers#3#every_seconds": 0.0})
+    trainer = training_config(spec, tmp_path, False).get_parsed_content("train#trainer")
+    trainer.add_event_handler(Events.EPOCH_COMPLETED(once=1), trainer.terminate)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:7")  # as if it was saved there
+        trainer.run()
+    assert len(finetune(spec, tmp_path).losses) == 2 and not (tmp_path / CHECKPOINT).exists()
+
+
+def test_nobody_held_out_leaves_no_scores_of_an_earlier_training(phantom, tmp_path, capsys):
+    finetune(spec_of(phantom, overrides={"epochs": 1}), tmp_path)
+    assert {"evaluation.csv", "evaluation.json"} < {path.name for path in tmp_path.iterdir()}
+    everybody = tuple(f"patient{number:03d}" for number in range(1, 5))
+    result = finetune(FinetuneSpec(phantom, everybody, (), preset="demo", overrides={"epochs": 1}), tmp_path)
+    assert result.patients == [] and result.dice == {}
+    assert {path.name for path in tmp_path.iterdir()} == {MODEL, "training.json"}
+    assert capsys.readouterr().out.endswith("nobody was held out, so nothing is scored\n")
 
 
 def test_model_file_describes_itself_and_names_no_patient(phantom, tmp_path, encoder_file):

@@ -13,6 +13,14 @@ from fclseg.data.slices import SliceStore
 from fclseg.finetune.metrics import volume_dice, volume_hd95
 from fclseg.networks.unet import UNet
 
+EVALUATION_FILES = ("evaluation.csv", "evaluation.json")
+
+
+def remove_evaluation(folder: Path) -> None:
+    """Take away the scores of an earlier training or evaluation, which are not those of the model that is there now."""
+    for name in EVALUATION_FILES:
+        (folder / name).unlink(missing_ok=True)
+
 
 @dataclass
 class Evaluation:
@@ -57,12 +65,13 @@ class Evaluation:
     def write(self, folder: Path) -> None:
         """``evaluation.csv`` with one row per volume, ``evaluation.json`` with the means as well."""
         folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / "evaluation.csv", "w", newline="") as file:
+        table, means = (folder / name for name in EVALUATION_FILES)
+        with open(table, "w", newline="") as file:
             writer = csv.DictWriter(file, fieldnames=list(self.rows[0]))
             writer.writeheader()
             writer.writerows(self.rows)
         content = {"dice": self.dice, "mean_dice": self.mean_dice, "hd95_mm": self.hd95, "volumes": self.rows}
-        (folder / "evaluation.json").write_text(json.dumps(content, indent=2))
+        means.write_text(json.dumps(content, indent=2))
 
 
 class VolumeEvaluator:
@@ -89,10 +98,17 @@ class VolumeEvaluator:
         for volume in self.store.volumes:
             if volume.labelled and volume.patient in self.patients:
                 evaluation.rows.append(self._score(volume))
-        if self.output_dir is not None and evaluation.rows:
+        if self.output_dir is not None:
+            self._publish(evaluation)
+        return evaluation
+
+    def _publish(self, evaluation: Evaluation) -> None:
+        if evaluation.rows:
             evaluation.write(self.output_dir)
             print(evaluation.summary())
-        return evaluation
+        else:
+            remove_evaluation(self.output_dir)
+            print("nobody was held out, so nothing is scored")
 
     @torch.inference_mode()
     def predict(self, start: int, stop: int) -> np.ndarray:

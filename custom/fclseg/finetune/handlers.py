@@ -115,7 +115,7 @@ class ResumePoint:
         if not self.path.exists():
             return
         try:
-            content = torch.load(self.path, weights_only=True)
+            content = torch.load(self.path, weights_only=True, map_location="cpu")  # written on a GPU, perhaps
         except Exception as error:  # torch has no one kind of error for damaged files
             raise FCLSegError(f"{self.path} is damaged: delete it to start the training anew") from error
         changed = [name for name, value in self.settings.items() if content["settings"].get(name) != value]

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from fclseg.data.slices import SliceStore
+from fclseg.finetune.evaluation import remove_evaluation
 from fclseg.finetune.model_file import MODEL
 
 RECORD = "training.json"
@@ -15,13 +17,15 @@ RECORD = "training.json"
 def write_record(output_dir: str | None, training: dict, losses: list[float]) -> None:
     """Write ``training.json`` (nothing without a folder), before the model.
 
-    A model must never lie beside another training's record, since then an evaluation could score training patients. So
-    an earlier model goes first, and whenever a model is there, it is the record's.
+    A model must never lie beside another training's record, since then an evaluation could score training patients,
+    nor beside another training's scores. So these and an earlier model go first, and whenever a model is there, it is
+    the record's.
     """
     if output_dir is None:
         return
     folder = Path(output_dir)
     (folder / MODEL).unlink(missing_ok=True)
+    remove_evaluation(folder)
     content = {**training, "dataset_dir": str(Path(training["dataset_dir"]).resolve()), "losses": losses}
     (folder / RECORD).write_text(json.dumps(content, indent=2, default=str))
 
@@ -34,13 +38,20 @@ class Recorded:
     validation: list[str] | None
 
 
-def recorded_patients(checkpoint: str, dataset_dir: str) -> Recorded:
+def recorded_patients(checkpoint: str, dataset_dir: str, store: SliceStore) -> Recorded:
     """Who a model was trained on and who was held out, so that evaluating it never scores a training patient.
 
-    For a model without a record, or for another data folder than the training's, everybody is held out.
+    Another folder than the training's may be the same data, moved or copied: everybody is held out but those who have
+    the name of a training patient. For a model without a record it is everybody.
     """
     path = Path(checkpoint).with_name(RECORD)
     record = json.loads(path.read_text()) if path.is_file() else {}
     if record.get("dataset_dir") != str(Path(dataset_dir).resolve()):
-        return Recorded(train=[], validation=None)
+        trained = sorted(set(record.get("train_patients", [])) & set(store.patients))
+        if trained:
+            print(
+                f"{len(trained)} of {len(store.patients)} patients have the names of training patients and are not "
+                f'scored; if they are other people, add --train_patients "[]"'
+            )
+        return Recorded(trained, validation=None)
     return Recorded(record["train_patients"], record["validation_patients"])
