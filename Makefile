@@ -21,11 +21,11 @@ demo: $(STAMP)   ## phantom hospitals -> federated pre-training -> fine-tuning -
 	$(BIN)/fclseg study local --preset demo --methods random,fclopt_dp --labels 1,2 --folds 1 --sites 3 --patients 5 \
 	    --rounds 12 --set finetune_epochs=120 --reading full,frozen --out demo_output
 
-test: $(STAMP)   ## style check, then the whole test-suite (under 12 minutes on 2 cores)
+test: $(STAMP)   ## style check, then all but the nightly tests (under 12 minutes on 2 cores)
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest
 
-nightly: $(STAMP) ## the tests that are too long for every run
+nightly: $(STAMP) ## only the tests that are too long for every run
 	$(BIN)/python -m pytest -m nightly
 
 lint: $(STAMP)
