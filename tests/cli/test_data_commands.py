@@ -163,6 +163,21 @@ def test_split_at_random_and_from_a_table(phantom, tmp_path, capsys):
     assert main(["data", "check", str(phantom), "--splits", str(out)]) == 0
 
 
+def test_hospitals_that_are_stored_apart_stay_apart_unless_asked(phantom, tmp_path):
+    data, out = tmp_path / "data", tmp_path / "splits.json"
+    hospitals = {"site-a": ["patient001", "patient004"], "site-b": ["patient002", "patient003", "patient005"]}
+    for site, patients in hospitals.items():
+        for patient in patients:
+            shutil.copytree(phantom / patient, data / site / patient)
+    command = ["data", "split", str(data), "--out", str(out), "--folds", "2", "--force"]
+    assert main(command) == 0
+    assert Splits.load(out).sites == hospitals
+    assert main([*command, "--sites", "1"]) == 0
+    assert list(Splits.load(out).sites) == ["site-1"]
+    shutil.copytree(phantom / "patient006", data / "patient006")
+    assert main(command) == 1, "one patient of no site: six patients are dealt at random, and too few for ten sites"
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

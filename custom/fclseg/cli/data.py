@@ -3,11 +3,19 @@
 import argparse
 import csv
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fclseg.data.volumes import Volume
+
+SITES = 10
+"""The paper's number of sites."""
 
 EXAMPLES = {
     "phantom": "fclseg data phantom --layout acdc --out data/phantom --patients 20 --sites 4 --seed 1",
     "check": "fclseg data check data/acdc\n  fclseg data check data/acdc --splits splits.json",
     "split": "fclseg data split data/acdc --sites 10 --out splits.json\n"
+    "  fclseg data split data/hospitals --out splits.json   # data/hospitals/site-1/..., data/hospitals/site-2/...\n"
     "  fclseg data split data/phantom --from data/phantom/sites.csv --folds 5 --out splits.json",
 }
 
@@ -53,7 +61,12 @@ def _register_split(parser: argparse.ArgumentParser) -> None:
     _add_folder(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON file to write")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--sites", type=int, default=10, metavar="K", help="deal at random to K sites (default 10)")
+    how.add_argument(
+        "--sites",
+        type=int,
+        metavar="K",
+        help=f"deal at random to K sites (default: the folders site-..., where all images lie in such; else {SITES})",
+    )
     how.add_argument(
         "--from",
         type=Path,
@@ -115,14 +128,13 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def split(arguments: argparse.Namespace) -> int:
-    from fclseg.data.assignment import read_assignment
     from fclseg.data.sites import Splits
     from fclseg.data.volumes import read_folder
     from fclseg.errors import DataError
 
-    patients = sorted({volume.patient for volume in read_folder(arguments.folder, arguments.layout)})
-    sites = read_assignment(arguments.assignment) if arguments.assignment else arguments.sites
-    splits = Splits.make(patients, sites, arguments.folds, arguments.seed)
+    volumes = read_folder(arguments.folder, arguments.layout)
+    patients = sorted({volume.patient for volume in volumes})
+    splits = Splits.make(patients, _sites(arguments, volumes), arguments.folds, arguments.seed)
     if arguments.out.exists() and not arguments.force and Splits.load(arguments.out) != splits:
         raise DataError(
             f"{arguments.out}: holds a different split, which results may rest on; add --force to replace it"
@@ -132,3 +144,14 @@ def split(arguments: argparse.Namespace) -> int:
         print(f"{site}: {len(group)} patients, folds of {' '.join(str(len(fold)) for fold in splits.held_out[site])}")
     print(f"{arguments.out}: {len(patients)} patients at {len(splits.sites)} sites, {splits.folds} folds each")
     return 0
+
+
+def _sites(arguments: argparse.Namespace, volumes: list["Volume"]) -> int | dict[str, str]:
+    """How many sites to deal to, or patient -> site. Hospitals that are stored apart are never mixed unasked."""
+    from fclseg.data.assignment import read_assignment
+
+    if arguments.assignment:
+        return read_assignment(arguments.assignment)
+    if arguments.sites is None and all(volume.site for volume in volumes):
+        return {volume.patient: volume.site for volume in volumes}
+    return SITES if arguments.sites is None else arguments.sites

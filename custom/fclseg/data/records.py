@@ -29,11 +29,6 @@ class Volume:
     site: str | None = None
     time_index: int | None = None  # index into the last axis of a 4D file
 
-    @property
-    def name(self) -> str:
-        """For example ``patient001 frame 12``."""
-        return self.patient if self.frame is None else f"{self.patient} frame {self.frame}"
-
 
 @dataclass
 class Scan:
