@@ -40,6 +40,8 @@ def test_same_names_in_two_folders_do_not_overwrite_each_other(tmp_path):
     for folder in ("p1", "p2"):
         write(tmp_path / folder / "image.nii.gz")
     assert output_names(find_cases(str(tmp_path))) == ["p1_image", "p2_image"]
+    pair = [str(write(tmp_path / phase / "anna" / "1.nii")) for phase in ("first", "second")]
+    assert output_names(find_cases(ed=pair[0], es=pair[1])) == ["ED_anna_1", "ES_anna_1"]
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,12 @@ def read_case(case: Volume) -> tuple[nib.Nifti1Image, np.ndarray]:
 
 
 def output_names(cases: Sequence[Volume]) -> list[str]:
-    """The stems of the files to write; where two inputs share one, their folder's name comes first."""
-    stems = [stem(case.image) if case.time_index is None else f"{stem(case.image)}_{case.phase}" for case in cases]
-    count = Counter(stems)
-    return [
-        name if count[name] == 1 else f"{case.image.parent.name}_{name}"
-        for name, case in zip(stems, cases, strict=True)
-    ]
+    """The stems of the files to write; where two inputs share one, their folder's name comes first.
+
+    Even that can be the same for the two phases of a pair (``ED/anna/1.nii`` and ``ES/anna/1.nii``), so then the phase.
+    """
+    names = [stem(case.image) if case.time_index is None else f"{stem(case.image)}_{case.phase}" for case in cases]
+    for prefixes in ([case.image.parent.name for case in cases], [case.phase for case in cases]):
+        count = Counter(names)
+        names = [name if count[name] == 1 else f"{prefix}_{name}" for name, prefix in zip(names, prefixes, strict=True)]
+    return names
