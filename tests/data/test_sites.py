@@ -105,7 +105,7 @@ def test_unknown_site_fold_and_patient():
 @pytest.mark.parametrize(
     ("patients", "sites", "folds", "sentence"),
     [
-        (names(3), 5, 2, "^site-1 has 1 patient, fewer than the 2 folds; ask for fewer folds or sites$"),
+        (names(3), 5, 2, "^site-4 has no patients; ask for fewer sites or remove it$"),
         (names(0), 1, 2, "site-1 has no patients"),
         (names(12), 3, 5, "site-1 has 4 patients, fewer than the 5 folds"),
         (names(4), 0, 2, "0 sites"),
