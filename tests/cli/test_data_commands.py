@@ -163,6 +163,21 @@ def test_split_at_random_and_from_a_table(phantom, tmp_path, capsys):
     assert main(["data", "check", str(phantom), "--splits", str(out)]) == 0
 
 
+def test_patients_without_labels_are_at_a_site_and_in_no_fold(phantom, tmp_path, capsys):
+    data, out = shutil.copytree(phantom, tmp_path / "data"), tmp_path / "splits.json"
+    command = ["data", "split", str(data), "--out", str(out), "--sites", "1", "--folds", "2", "--force"]
+    for path in (data / "patient002").glob("*_gt.nii.gz"):
+        path.unlink()
+    assert main(command) == 0 and "1 of 6 patients have no labels" in capsys.readouterr().out
+    splits = Splits.load(out)
+    assert "patient002" in splits.sites["site-1"]
+    assert sorted(splits.validation(0) + splits.validation(1)) == [f"patient00{number}" for number in (1, 3, 4, 5, 6)]
+    for path in data.rglob("*_gt.nii.gz"):
+        path.unlink()
+    assert main(command) == 0 and "no labels" not in capsys.readouterr().out
+    assert len(Splits.load(out).validation(0)) == 3, "a split for pre-training alone"
+
+
 def test_hospitals_that_are_stored_apart_stay_apart_unless_asked(phantom, tmp_path):
     data, out = tmp_path / "data", tmp_path / "splits.json"
     hospitals = {"site-a": ["patient001", "patient004"], "site-b": ["patient002", "patient003", "patient005"]}
@@ -182,7 +197,7 @@ def test_hospitals_that_are_stored_apart_stay_apart_unless_asked(phantom, tmp_pa
     ("options", "sentence"),
     [
         (["--sites", "3"], "site-1 has 2 patients, fewer than the 5 folds"),
-        (["--sites", "7", "--folds", "2"], "site-1 has 1 patient, fewer than the 2 folds"),
+        (["--sites", "7", "--folds", "2"], "site-7 has no patients"),
         (["--sites", "0"], "0 sites"),
         (["--from", "nowhere.csv"], "nowhere.csv: cannot be read"),
     ],

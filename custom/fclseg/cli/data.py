@@ -134,7 +134,10 @@ def split(arguments: argparse.Namespace) -> int:
 
     volumes = read_folder(arguments.folder, arguments.layout)
     patients = sorted({volume.patient for volume in volumes})
-    splits = Splits.make(patients, _sites(arguments, volumes), arguments.folds, arguments.seed)
+    labelled = {volume.patient for volume in volumes if volume.label}
+    # Where nobody has labels the split is for pre-training alone, and folds are made of everybody.
+    unlabelled = [patient for patient in patients if patient not in labelled] if labelled else []
+    splits = Splits.make(patients, _sites(arguments, volumes), arguments.folds, arguments.seed, unlabelled)
     if arguments.out.exists() and not arguments.force and Splits.load(arguments.out) != splits:
         raise DataError(
             f"{arguments.out}: holds a different split, which results may rest on; add --force to replace it"
@@ -142,6 +145,8 @@ def split(arguments: argparse.Namespace) -> int:
     splits.save(arguments.out)
     for site, group in splits.sites.items():
         print(f"{site}: {len(group)} patients, folds of {' '.join(str(len(fold)) for fold in splits.held_out[site])}")
+    if unlabelled:
+        print(f"{len(unlabelled)} of {len(patients)} patients have no labels: there for pre-training, in no fold")
     print(f"{arguments.out}: {len(patients)} patients at {len(splits.sites)} sites, {splits.folds} folds each")
     return 0
 
