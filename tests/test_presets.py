@@ -1,9 +1,11 @@
 """The table of presets and what is derived from it."""
 
+from dataclasses import fields
+
 import pytest
 
 from fclseg.errors import FCLSegError
-from fclseg.presets import PRESETS, get_preset
+from fclseg.presets import PRESETS, Preset, get_preset
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -26,6 +28,8 @@ def test_unknown_names_are_one_sentence():
         get_preset("large")
     with pytest.raises(FCLSegError, match="no setting 'epochs'"):
         get_preset("demo", epochs=3)
+    with pytest.raises(FCLSegError, match="no setting 'name'"):
+        get_preset("demo", name="mine")  # --set name=mine
 
 
 @pytest.mark.parametrize(
@@ -36,6 +40,35 @@ def test_unknown_names_are_one_sentence():
 def test_values_of_the_wrong_kind_are_one_sentence(setting, value):
     with pytest.raises(FCLSegError, match=f"'{setting}' cannot be"):
         get_preset("demo", **{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "wanted"),
+    [("structural_positives", 7, "from 0 to 1"), ("structural_positives", -0.1, "from 0 to 1"),
+     ("ema_momentum", 1, "below 1"), ("ema_momentum", 1.5, "below 1"), ("sgd_momentum", 1.0, "below 1"),
+     ("ptnu_momentum", 0, "between 0 and 1"), ("ptnu_momentum", 1, "between 0 and 1"),
+     ("temperature", 0, "above 0"), ("pixel_scale", 0.0, "above 0"), ("lr_moco", 0, "above 0"),
+     ("lr_byol", 0, "above 0"), ("finetune_lr", float("inf"), "above 0"), ("weight_decay", -1, "from 0 on"),
+     ("batch_size", 1, "from 2 on"), ("optimizer", "lamb", "one of sgd, adam, adamw")],
+)  # fmt: skip
+def test_values_that_no_training_can_use_are_one_sentence(setting, value, wanted):
+    with pytest.raises(FCLSegError, match=f"'{setting}' cannot be {value!r}: give .*{wanted}"):
+        get_preset("demo", **{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("structural_positives", 0), ("structural_positives", 1), ("ema_momentum", 0), ("sgd_momentum", 0),
+     ("ptnu_momentum", 0.5), ("weight_decay", 0), ("batch_size", 2), ("finetune_batch", 1)],
+)  # fmt: skip
+def test_bounds_themselves_are_taken_where_they_make_sense(setting, value):
+    assert getattr(get_preset("demo", **{setting: value}), setting) == value
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_keep_their_own_rules(name):
+    values = {field.name: getattr(PRESETS[name], field.name) for field in fields(Preset) if field.name != "name"}
+    assert get_preset(name, **values) == PRESETS[name]
 
 
 def test_values_of_the_right_kind_are_taken():

@@ -18,6 +18,9 @@ FEWEST_EPOCHS = 20
 PARTITIONS = 4
 """S: the number of ordered partitions of a volume along its slice axis."""
 
+OPTIMIZERS = ("sgd", "adam", "adamw")
+"""What ``optimizer`` may be; ``methods/training.py`` builds them."""
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -36,7 +39,7 @@ class Preset:
     bank_size: int  # K
     lr_moco: float = 0.05
     lr_byol: float = 0.5
-    optimizer: str = "sgd"  # or "adamw", whose learning rates are some hundred times smaller
+    optimizer: str = "sgd"  # one of OPTIMIZERS; adamw's learning rates are some hundred times smaller
     sgd_momentum: float = 0.9
     weight_decay: float = 1e-4
     structural_positives: float = 0.0  # share of BYOL's and MoCo's positives that come from another volume
@@ -125,11 +128,11 @@ PRESETS = {
 }
 
 
-def get_preset(name: str, **changes: object) -> Preset:
+def get_preset(name: str, /, **changes: object) -> Preset:
     """The named preset, with single values changed by keyword."""
     if name not in PRESETS:
         raise FCLSegError(f"there is no preset '{name}': choose one of {', '.join(PRESETS)}")
-    known = {field.name for field in fields(Preset)}
+    known = {field.name for field in fields(Preset)} - {"name"}
     if unknown := sorted(set(changes) - known):
         raise FCLSegError(f"preset '{name}' has no setting '{unknown[0]}': it has {', '.join(sorted(known))}")
     for setting, value in changes.items():
@@ -137,20 +140,40 @@ def get_preset(name: str, **changes: object) -> Preset:
     return replace(PRESETS[name], **changes)
 
 
+SMALLEST = {"frozen_epochs": 0, "batch_size": 2}
+"""Of whole numbers, where it is not 1; BatchNorm has no variance over one image."""
+
+POSITIVE = (lambda value: 0 < value < math.inf, "a number above 0")
+BOUNDS = {
+    "pixel_scale": POSITIVE,
+    "lr_moco": POSITIVE,
+    "lr_byol": POSITIVE,
+    "finetune_lr": POSITIVE,
+    "temperature": POSITIVE,
+    "structural_positives": (lambda value: 0 <= value <= 1, "a share from 0 to 1"),
+    "sgd_momentum": (lambda value: 0 <= value < 1, "a number from 0 on that is below 1"),
+    "ema_momentum": (lambda value: 0 <= value < 1, "a number from 0 on that is below 1"),
+    "ptnu_momentum": (lambda value: 0 < value < 1, "a number between 0 and 1"),
+}
+"""Of other numbers, where not everything from 0 on makes sense: the test and what it wants."""
+NOT_NEGATIVE = (lambda value: 0 <= value < math.inf, "a number from 0 on")
+
+
 def _check(setting: str, value: object) -> None:
-    """Refuse a value of another kind than the setting's, which would otherwise fail deep inside a training."""
+    """Refuse a value that would otherwise fail deep inside a training, or silently mean another one."""
     kind = Preset.__annotations__[setting]
     if value is None and kind == int | None:
         return
-    smallest = 0 if setting == "frozen_epochs" else 1
     if kind is str:
-        fits, wanted = isinstance(value, str), "a word"
+        fits, wanted = value in OPTIMIZERS, f"one of {', '.join(OPTIMIZERS)}"
     elif kind is float:
-        fits, wanted = type(value) in (int, float) and 0 <= value < math.inf, "a number from 0 on"
+        inside, wanted = BOUNDS.get(setting, NOT_NEGATIVE)
+        fits = type(value) in (int, float) and inside(value)
     elif kind == tuple[int, ...]:
         fits = isinstance(value, tuple) and len(value) > 1 and all(type(part) is int and part > 0 for part in value)
         wanted = "whole numbers, for example 8,16,32"
     else:
+        smallest = SMALLEST.get(setting, 1)
         fits, wanted = type(value) is int and value >= smallest, f"a whole number from {smallest} on"
     if not fits:
         raise FCLSegError(f"the preset's '{setting}' cannot be {value!r}: give {wanted}")

@@ -29,7 +29,7 @@ class Method(nn.Module):
     lr_setting = "lr_moco"
     """Which of the preset's learning rates the method uses."""
     optimizer_name: str | None = None
-    """The optimiser that belongs to the method (see ``training.OPTIMIZERS``); None takes the preset's."""
+    """The optimiser that belongs to the method (see ``presets.OPTIMIZERS``); None takes the preset's."""
 
     online: EncoderNetwork
 

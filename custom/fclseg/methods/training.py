@@ -15,14 +15,14 @@ from fclseg.methods.collapse import feature_std
 from fclseg.presets import Preset
 from fclseg.randomness import generator
 
-OPTIMIZERS: dict[str, Callable[[Preset, list, float], Optimizer]] = {
+BUILDERS: dict[str, Callable[[Preset, list, float], Optimizer]] = {
     "sgd": lambda preset, parameters, lr: SGD(
         parameters, lr=lr, momentum=preset.sgd_momentum, weight_decay=preset.weight_decay
     ),
     "adam": lambda preset, parameters, lr: Adam(parameters, lr=lr),
     "adamw": lambda preset, parameters, lr: AdamW(parameters, lr=lr, weight_decay=preset.weight_decay),
 }
-"""What a preset or a method may name. The paper pre-trains with ``sgd`` and fine-tunes with ``adam``."""
+"""For each name in ``presets.OPTIMIZERS``. The paper pre-trains with ``sgd`` and fine-tunes with ``adam``."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,7 @@ def cosine_lr(base: float, round_number: int, rounds: int) -> float:
 def make_optimizer(method: Method, preset: Preset) -> Optimizer:
     """The method's or else the preset's optimiser over what the method trains, at its initial learning rate."""
     name = method.optimizer_name or preset.optimizer
-    if name not in OPTIMIZERS:
-        raise FCLSegError(f"there is no optimizer '{name}': choose one of {', '.join(OPTIMIZERS)}")
-    return OPTIMIZERS[name](preset, list(method.trainable()), getattr(preset, method.lr_setting))
+    return BUILDERS[name](preset, list(method.trainable()), getattr(preset, method.lr_setting))
 
 
 def optimizer_state(optimizer: Optimizer) -> State:
