@@ -89,15 +89,6 @@ def test_memory_does_not_grow_with_the_number_of_sites():
     assert sizes == {2 * 8 * 1000}
 
 
-def test_local_batch_norm_is_left_out():
-    state = {f"bn.{n}": np.ones(2, np.float32) for n in ("weight", "bias", "running_mean", "running_var")}
-    state |= {"bn.num_batches_tracked": np.array(3), "conv.weight": np.ones((2, 2), np.float32)}
-    assert set(mean_of([state], [1])) == set(state)
-    assert set(mean_of([state], [1], batch_norm="local")) == {"conv.weight"}
-    with pytest.raises(FCLSegError, match="policy 'frozen' is unknown: choose one of average, local"):
-        WeightedMean("online", batch_norm="frozen")
-
-
 def test_a_refused_contribution_changes_nothing():
     good, other = random_states(2)
     mean = WeightedMean("target", like=good)

@@ -11,11 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fclseg.errors import FCLSegError
-from fclseg.federation.states import Arrays, batch_norm_names, check_state
-
-BATCH_NORM = ("average", "local")
-"""``average``: BatchNorm is averaged like everything else. ``local``: its tensors stay at their site, scale, shift and
-statistics alike, and are left out of the mean."""
+from fclseg.federation.states import Arrays, check_state
 
 
 class WeightedMean:
@@ -25,10 +21,8 @@ class WeightedMean:
     counters (BatchNorm's ``num_batches_tracked``) become the weighted mean rounded to the nearest whole number.
     """
 
-    def __init__(self, component: str, like: Mapping[str, np.ndarray] | None = None, batch_norm: str = "average"):
-        if batch_norm not in BATCH_NORM:
-            raise FCLSegError(f"BatchNorm policy '{batch_norm}' is unknown: choose one of {', '.join(BATCH_NORM)}")
-        self.component, self.batch_norm = component, batch_norm
+    def __init__(self, component: str, like: Mapping[str, np.ndarray] | None = None):
+        self.component = component
         self.total_weight = 0
         self._like = like
         self._sums: Arrays = {}
@@ -42,7 +36,7 @@ class WeightedMean:
         if self._like is None:
             self._like = {name: np.empty_like(array) for name, array in state.items()}
         check_state(state, self._like, site, self.component)
-        for name in self._averaged():
+        for name in self._like:
             self._accumulate(name, state[name], weight)
         self.total_weight += weight
 
@@ -50,11 +44,7 @@ class WeightedMean:
         """The mean in the kind of the contributions, rounded once."""
         if not self.total_weight:
             raise FCLSegError(f"no site sent component '{self.component}': there is nothing to average")
-        return {name: self._mean(name) for name in self._averaged()}
-
-    def _averaged(self) -> list[str]:
-        left_out = batch_norm_names(self._like) if self.batch_norm == "local" else ()
-        return [name for name in self._like if name not in left_out]
+        return {name: self._mean(name) for name in self._like}
 
     def _accumulate(self, name: str, array: np.ndarray, weight: int) -> None:
         if np.issubdtype(array.dtype, np.integer):

@@ -44,13 +44,6 @@ def parameter_names(state: Iterable[str]) -> list[str]:
     return [name for name in state if name.rsplit(".", 1)[-1] not in STATISTICS]
 
 
-def batch_norm_names(state: Iterable[str]) -> set[str]:
-    """All tensors of BatchNorm layers, scale and shift included: a layer is one that keeps a running mean."""
-    names = list(state)
-    layers = {name.removesuffix("running_mean") for name in names if name.rsplit(".", 1)[-1] == "running_mean"}
-    return {name for name in names if name[: name.rfind(".") + 1] in layers}
-
-
 def check_state(state: Mapping[str, np.ndarray], like: Mapping[str, np.ndarray], site: str, component: str) -> None:
     """Refuse a component with other tensors, shapes or kinds than ``like``, or with a value that is not finite."""
     where = f"{site or 'a site'}: component '{component}'"

@@ -62,10 +62,9 @@ class Method(nn.Module):
         return self.get_submodule(component).state_dict()
 
     def receive(self, components: Mapping[str, State]) -> None:
-        """Take in what came from the server; BatchNorm tensors it does not bring stay the site's own."""
+        """Take in what came from the server: whole components, BatchNorm's tensors among them."""
         for name, state in components.items():
-            module = self.get_submodule(name)
-            module.load_state_dict({**batch_norm_state(module), **state})
+            self.get_submodule(name).load_state_dict(state)
 
     def receive_others(self, component: str, states: Mapping[str, State]) -> None:
         """Take in what the other sites sent, by site; for components that the server passes on instead of averaging."""
@@ -77,16 +76,6 @@ def move_average(target: nn.Module, online: nn.Module, momentum: float) -> None:
     """xi <- m xi + (1 - m) theta (Eq. byol_ema), parameters only: BatchNorm statistics stay the target's own."""
     for xi, theta in zip(target.parameters(), online.parameters(), strict=True):
         xi.lerp_(theta, 1.0 - momentum)
-
-
-def batch_norm_state(module: nn.Module) -> State:
-    """The tensors of all BatchNorm layers below a module: scale, shift, running statistics and counter."""
-    return {
-        f"{layer_name}.{name}": tensor
-        for layer_name, layer in module.named_modules()
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm)
-        for name, tensor in layer.state_dict().items()
-    }
 
 
 def frozen_copy(network: nn.Module) -> nn.Module:
