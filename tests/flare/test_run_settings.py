@@ -5,9 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.signal import Signal
 
+from fclseg.data.phantom import write_phantom
+from fclseg.data.slices import default_cache
 from fclseg.errors import DataError, FCLSegError
+from fclseg.flare.controller import RoundController
+from fclseg.flare.messages import Message
 from fclseg.flare.settings import SIMULATED_JOB, Place, RunSettings
+from fclseg.flare.site import Site
 
 
 def test_the_environment_replaces_the_jobs_values():
@@ -35,11 +42,58 @@ def test_settings_survive_the_way_to_a_site():
         ({"job": "fclopt", "changes": {"depth": 3}}, {}, "'depth'"),
         ({"job": "fclopt", "run": "../../elsewhere"}, {}, "cannot name a run"),
         ({"job": "fclopt"}, {"FCLSEG_RUN": ".."}, "cannot name a run"),
+        ({}, {}, "no job 'None'"),
+        ({"job": ["fclopt"]}, {}, "'job' cannot be .*give a text"),
+        ({"job": "fclopt", "run": 7}, {}, "'run' cannot be 7: give a text"),
+        ({"job": "fclopt", "seed": None}, {}, "'seed' cannot be None: give a whole number"),
+        ({"job": "fclopt", "min_sites": "2"}, {}, "'min_sites' cannot be '2': give a whole number from 1 on"),
+        ({"job": "fclopt", "min_sites": 0}, {}, "'min_sites' cannot be 0"),
+        ({"job": "fclopt", "pretrain_timeout": 0}, {}, "'pretrain_timeout' cannot be 0: give .* from 1 on"),
+        ({"job": "fclopt", "distance_timeout": "1h"}, {}, "'distance_timeout' cannot be '1h'"),
+        ({"job": "fclopt", "pickup_timeout": -1}, {}, "'pickup_timeout' cannot be -1: give .* from 0 on"),
+        ({"job": "fclopt", "fold": -1}, {}, "'fold' cannot be -1"),
+        ({"job": "fclopt", "fraction": "half"}, {}, "'fraction' cannot be 'half': give a number"),
+        ({"job": "fclopt", "diagnostics": "yes"}, {}, "'diagnostics' cannot be 'yes': give true or false"),
+        ({"job": "fclopt", "changes": ["rounds"]}, {}, "'changes' cannot be"),
+        ({"job": "fedsimclr", "diagnostics": True}, {}, "'fedsimclr' has no target network"),
+        ({"job": "fclopt", "encoder": "e.safetensors"}, {}, "without labels and takes no 'encoder'"),
+        ({"job": "local_cl", "annotated": 4}, {}, "without labels and takes no 'annotated'"),
+        ({"job": "finetune_federated", "annotated": 0}, {}, "'annotated' cannot be 0"),
     ],
 )
 def test_wrong_settings_are_one_sentence(values, environment, complaint):
     with pytest.raises(FCLSegError, match=complaint):
         RunSettings.read(values, environment)
+
+
+def test_what_a_method_can_use_is_taken():
+    labelled = {"job": "finetune_federated", "annotated": 4, "encoder": "e.safetensors", "fold": 0, "fraction": 1}
+    assert RunSettings.read(labelled, {}).annotated == 4
+    assert RunSettings.read({"job": "fedbyol", "diagnostics": True, "pickup_timeout": 0}, {}).diagnostics
+
+
+def test_no_target_leaves_a_real_site_for_diagnostics(tmp_path):
+    """The server refuses the setting, and so does a site whose server does not."""
+    settings = RunSettings.read({"job": "fedbyol", "diagnostics": True}, {})
+    run = {"id": "run-1", "settings": settings.to_dict(), "sites": ["site-1"], "shared": {}}
+    message = Message(meta={"round": 0, "run": run})
+    real = Place("site-1", tmp_path, "job-4711")
+    with pytest.raises(FCLSegError, match="'diagnostics' is for the simulator alone"):
+        RoundController(settings.to_dict(), str(tmp_path), real.job_id)._run(Signal(), FLContext())
+    with pytest.raises(FCLSegError, match="'diagnostics' is for the simulator alone"):
+        Site.of(real, message)
+    assert Site.of(replace(real, job_id=SIMULATED_JOB), message).settings == settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"), [({"annotated": 4}, "to choose annotated patients"), ({"fold": 2}, "to leave out fold 2")]
+)
+def test_a_site_without_splits_says_what_they_are_for(settings, why, tmp_path, monkeypatch):
+    write_phantom(tmp_path / "data", patients=1, frames=2)
+    monkeypatch.setenv("FCLSEG_DATA", str(tmp_path / "data"))
+    chosen = RunSettings.read({"job": "finetune_federated", **settings}, {})
+    with pytest.raises(DataError, match=f"site-1 needs a splits file {why}: set FCLSEG_SPLITS"):
+        _ = Site(Place("site-1", tmp_path, "job"), chosen, "run-1", ["site-1"]).sampler
 
 
 def test_a_real_site_reads_its_own_file_first(tmp_path, monkeypatch):
@@ -56,8 +110,21 @@ def test_a_real_site_reads_its_own_file_first(tmp_path, monkeypatch):
     with pytest.raises(FCLSegError, match="cannot train with '0' threads"):
         _ = place.threads
     own.write_text("data = /folder")
-    with pytest.raises(FCLSegError, match=r"fclseg\.json is not a JSON object"):
+    with pytest.raises(FCLSegError, match=r'fclseg\.json is not a JSON object.*{"data": "/folder"}'):
         _ = place.data
+    own.unlink()
+    own.mkdir()  # stands for any file that cannot be read, also where the tests run as root
+    with pytest.raises(FCLSegError, match=r"fclseg\.json cannot be read \(Is a directory\)"):
+        _ = place.data
+
+
+def test_there_is_one_default_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("FCLSEG_CACHE", raising=False)
+    place = Place("site-1", tmp_path, "job")
+    assert place.cache == default_cache() == tmp_path / ".cache" / "fclseg"
+    monkeypatch.setenv("FCLSEG_CACHE", "~/elsewhere")
+    assert place.cache == default_cache() == tmp_path / "elsewhere"
 
 
 def test_a_data_folder_that_is_not_there_is_named(tmp_path, monkeypatch):

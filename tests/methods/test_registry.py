@@ -25,6 +25,12 @@ def test_every_row_can_send_what_its_plan_says_from_weights_of_the_seed(job):
     assert any(not torch.equal(v, other.state_dict()[n]) for n, v in same.state_dict().items())
 
 
+@pytest.mark.parametrize("job", ROWS)
+def test_a_method_says_whether_it_has_a_target(job):
+    method = build_method(job, PRESET, 0)
+    assert method.has_target == hasattr(method, "target") == type(method).has_target
+
+
 def test_building_leaves_the_global_random_state_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)

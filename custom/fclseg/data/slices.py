@@ -89,7 +89,7 @@ class SliceStore:
 
 
 def default_cache() -> Path:
-    return Path(os.environ.get("FCLSEG_CACHE") or Path.home() / ".cache" / "fclseg")
+    return Path(os.environ.get("FCLSEG_CACHE") or "~/.cache/fclseg").expanduser().absolute()
 
 
 def open_store(

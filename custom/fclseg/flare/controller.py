@@ -69,6 +69,7 @@ class RoundController(Controller):
             self.system_panic(f"the run failed with {type(error).__name__}: {error}", fl_ctx)
 
     def _run(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        self._settings.check_place(self._place)
         sites = sorted(client.name for client in self._engine.get_clients())
         shared, sentence = (
             shared_places(self._place, sites) if self._place.simulated else ({}, "images stay at the sites")

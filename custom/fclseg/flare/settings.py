@@ -10,7 +10,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin
 
 from fclseg.errors import DataError, FCLSegError
 from fclseg.federation.exchange import ROWS, Row
@@ -21,6 +22,18 @@ SIMULATED_JOB = "simulate_job"
 
 LOCAL_FILE = "local/fclseg.json"
 """A site's own settings, relative to its NVFlare workspace: data, splits, runs, cache, threads."""
+
+
+LEAST = {
+    "min_sites": 1,
+    "pickup_timeout": 0,
+    "distance_timeout": 1,
+    "pretrain_timeout": 1,
+    "fold": 0,
+    "annotated": 1,
+}
+"""The smallest whole number that each of these settings can be. NVFlare takes a time-out of 0 for none at all, and
+waiting for ever for a site that has died is what no run should do."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +67,11 @@ class RunSettings:
         known = {entry.name for entry in fields(cls)}
         if unknown := sorted(set(values) - known):
             raise FCLSegError(f"the job's settings have no '{unknown[0]}': they have {', '.join(sorted(known))}")
+        for name, value in values.items():
+            _check_kind(name, value)
+        if values.get("job") not in ROWS:
+            raise FCLSegError(f"there is no job '{values.get('job')}' in the exchange plan: it has {', '.join(ROWS)}")
         settings = cls(**values)
-        if settings.job not in ROWS:
-            raise FCLSegError(f"there is no job '{settings.job}' in the exchange plan: it has {', '.join(ROWS)}")
         settings = replace(
             settings,
             preset=environment.get("FCLSEG_PRESET") or settings.preset,
@@ -67,7 +82,27 @@ class RunSettings:
         preset = settings.build_preset()
         if not 0 < settings.fraction <= 1:
             raise FCLSegError(f"a fraction of {settings.fraction} of the sites cannot be drawn: give one in (0, 1]")
+        settings._check_method()
         return replace(settings, rounds=preset.rounds, run=settings.run or f"{settings.job}-{settings.preset}")
+
+    def _check_method(self) -> None:
+        """Refuse what the job's method has no use for, instead of training something else than was asked for."""
+        wants = {"encoder": self.encoder is not None, "annotated": self.annotated is not None}
+        if not any((self.diagnostics, *wants.values())):
+            return
+        from fclseg.methods.registry import method_class
+
+        method = method_class(self.row)
+        if self.diagnostics and not method.has_target:
+            raise FCLSegError(f"job '{self.job}' has no target network to measure: leave out 'diagnostics'")
+        for name, given in wants.items():
+            if given and not method.wants_labels:
+                raise FCLSegError(f"job '{self.job}' trains without labels and takes no '{name}': leave it out")
+
+    def check_place(self, place: "Place") -> None:
+        """Diagnostics send networks that the exchange plan keeps at the site; no hospital's may leave for them."""
+        if self.diagnostics and not place.simulated:
+            raise FCLSegError("'diagnostics' is for the simulator alone: leave it out of the job's settings")
 
     @property
     def row(self) -> Row:
@@ -81,6 +116,30 @@ class RunSettings:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+KINDS = {
+    int: (lambda value: type(value) is int, "a whole number"),
+    float: (lambda value: type(value) in (int, float), "a number"),
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    str: (lambda value: isinstance(value, str), "a text"),
+    dict: (lambda value: isinstance(value, Mapping), "the preset's settings by name"),
+}
+"""For each kind of setting: the test of a value, and what to give."""
+
+
+def _check_kind(name: str, value: object) -> None:
+    """Refuse a value of another kind than the setting's: a job is a file that people edit."""
+    kind = RunSettings.__annotations__[name]
+    if isinstance(kind, UnionType):  # <kind> | None
+        if value is None:
+            return
+        kind = get_args(kind)[0]
+    fits, wanted = KINDS[get_origin(kind) or kind]
+    if name in LEAST:
+        wanted += f" from {LEAST[name]} on"
+    if not fits(value) or (name in LEAST and value < LEAST[name]):
+        raise FCLSegError(f"the job's '{name}' cannot be {value!r}: give {wanted}")
 
 
 def _integer(environment: Mapping[str, str], name: str, default: int | None) -> int | None:
@@ -114,8 +173,12 @@ class Place:
         if not self.simulated and path.exists():
             try:
                 value = json.loads(path.read_text()).get(name)
+            except OSError as error:
+                raise FCLSegError(
+                    f"{path} cannot be read ({error.strerror}): let the account that runs NVFlare read it"
+                ) from None
             except (ValueError, AttributeError):
-                raise FCLSegError(f"{path} is not a JSON object: mend it, for example {{'data': '/folder'}}") from None
+                raise FCLSegError(f'{path} is not a JSON object: mend it, for example {{"data": "/folder"}}') from None
             if value is not None:
                 return str(value)
         return os.environ.get(f"FCLSEG_{name.upper()}") or None
@@ -155,7 +218,10 @@ class Place:
 
     @property
     def cache(self) -> Path:
-        return Path(self.option("cache") or "~/.cache/fclseg").expanduser().absolute()
+        from fclseg.data.slices import default_cache
+
+        chosen = self.option("cache")
+        return Path(chosen).expanduser().absolute() if chosen else default_cache()
 
 
 def launch_folder() -> Path:

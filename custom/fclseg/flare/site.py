@@ -35,7 +35,9 @@ class Site:
         run = message.meta["run"]
         if place.simulated:
             place = replace(place, shared=run["shared"])
-        return cls(place, RunSettings(**run["settings"]), run["id"], run["sites"])
+        settings = RunSettings(**run["settings"])
+        settings.check_place(place)
+        return cls(place, settings, run["id"], run["sites"])
 
     def build_method(self) -> Method:
         """The method with the initial weights, which every site derives from the run's seed."""
@@ -96,7 +98,8 @@ class Site:
         elif not self._needs_folds:
             return None
         else:
-            raise DataError(f"{name} needs a splits file to leave out fold {settings.fold}: set FCLSEG_SPLITS")
+            why = "choose annotated patients" if settings.fold is None else f"leave out fold {settings.fold}"
+            raise DataError(f"{name} needs a splits file to {why}: set FCLSEG_SPLITS")
         if name not in splits.sites:
             raise DataError(f"the splits have no site '{name}': they have {', '.join(splits.sites)}; set FCLSEG_SPLITS")
         if settings.annotated is not None:

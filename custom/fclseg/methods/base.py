@@ -26,6 +26,8 @@ class Method(nn.Module):
     """Whether a batch must bring, for each image, another one of its partition from a different volume."""
     wants_labels = False
     """Whether the method trains on labelled slices only (supervised fine-tuning)."""
+    has_target = False
+    """Whether there is a component ``target``, a moving average of ``online``."""
     lr_setting = "lr_moco"
     """Which of the preset's learning rates the method uses."""
     optimizer_name: str | None = None

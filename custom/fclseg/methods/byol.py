@@ -21,6 +21,7 @@ def byol_loss(online: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 class BYOL(Method):
     """Online encoder and projector, predictor, and the target: a moving average of the online network."""
 
+    has_target = True
     lr_setting = "lr_byol"
 
     def __init__(self, preset: Preset):

@@ -19,6 +19,8 @@ class MoCo(Method):
     features of a network that federated averaging has since replaced, and training can drift to chance.
     """
 
+    has_target = True
+
     def __init__(self, preset: Preset, refill_each_round: bool = True):
         super().__init__(preset)
         self.target = frozen_copy(self.online)
