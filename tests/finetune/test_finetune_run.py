@@ -9,9 +9,9 @@ from ignite.engine import Events
 from fclseg.errors import DataError, FCLSegError
 from fclseg.finetune.handlers import CHECKPOINT
 from fclseg.finetune.messages import user_error
-from fclseg.finetune.model_file import MODEL, load_model
 from fclseg.finetune.run import FinetuneSpec, finetune, training_config
 from fclseg.networks.loading import read_tensors, save_encoder
+from fclseg.networks.model_file import MODEL, load_model
 from fclseg.networks.unet import Encoder
 from fclseg.presets import get_preset
 

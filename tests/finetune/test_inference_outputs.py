@@ -14,7 +14,7 @@ from fclseg.finetune.inference import NOTICE
 from fclseg.finetune.inference.cases import find_cases
 from fclseg.finetune.inference.run import Inference
 from fclseg.finetune.inference.segment import Segmenter, keep_largest_piece
-from fclseg.finetune.model_file import TrainedModel
+from fclseg.networks.model_file import TrainedModel
 
 
 class Threshold(nn.Module):

@@ -24,7 +24,8 @@ class Simulation:
         self.folder, self.job = folder, folder / "jobs" / job
         write_job(self.job, get_row(job), settings)
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("FCLSEG_")}
-        self.environment |= {"FCLSEG_CACHE": str(cache), "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1"}
+        path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))  # the tests' own package first
+        self.environment |= {"FCLSEG_CACHE": str(cache), "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         if data:
             self.environment["FCLSEG_DATA"] = str(data)
         self.run = folder / "runs" / f"{job}-demo"

@@ -1,15 +1,20 @@
 """The server's model: what is accepted, what comes down, and that a checkpoint is the whole of it."""
 
+import json
+
 import numpy as np
 import pytest
+import torch
 
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
 from fclseg.federation.states import to_arrays
 from fclseg.flare.messages import Message
 from fclseg.flare.model import Aggregator, GlobalModel
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.run_folder import GLOBAL, RunFolder
+from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
+from fclseg.networks.model_file import MODEL, load_model
 from fclseg.presets import get_preset
 
 PRESET = get_preset("demo", channels=(2, 4), hidden=4, bank_size=8)
@@ -161,3 +166,26 @@ def test_another_configuration_is_refused_in_one_sentence(tmp_path):
             folder.open({**config, **changed}, fresh=False)
     folder.open({**config, "settings": {"seed": 2}}, fresh=True)
     assert folder.config["id"] != run_id
+
+
+def test_a_labelled_run_ends_with_a_network_that_segments(tmp_path):
+    settings = RunSettings.read({"job": "finetune_federated", "changes": {"channels": [4, 8]}}, {})
+    method = build_method(settings.row, settings.build_preset(), seed=3)
+    folder = RunFolder(tmp_path / "run")
+    folder.open({"settings": settings.to_dict()}, fresh=False)
+    folder.finish(method, settings)
+    folder.publish(tmp_path / "download")
+    assert folder.model == folder.path / MODEL and folder.encoders[GLOBAL].exists()
+    model = load_model(str(tmp_path / "download" / MODEL), "acdc")
+    assert (model.structures, model.image_size, model.spacing) == (("RV", "MYO", "LV"), 48, 3.75)
+    ours, theirs = method.online.state_dict(), model.network.state_dict()
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_pre_training_ends_without_one(tmp_path):
+    settings = RunSettings.read({"job": "fedbyol", "changes": {"channels": [4, 8]}}, {})
+    folder = RunFolder(tmp_path / "run")
+    folder.open({"settings": settings.to_dict()}, fresh=False)
+    folder.finish(build_method(settings.row, settings.build_preset(), seed=3), settings)
+    assert folder.model is None and not (folder.path / MODEL).exists()
+    assert json.loads((folder.path / "result.json").read_text()) == {"encoders": {GLOBAL: "encoder.safetensors"}}

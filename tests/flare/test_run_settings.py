@@ -96,6 +96,19 @@ def test_a_site_without_splits_says_what_they_are_for(settings, why, tmp_path, m
         _ = Site(Place("site-1", tmp_path, "job"), chosen, "run-1", ["site-1"]).sampler
 
 
+@pytest.mark.parametrize(("layout", "fits"), [("acdc", True), ("hvsmr", False)])
+def test_labels_of_other_structures_stay_out_of_the_mean(layout, fits, tmp_path, monkeypatch):
+    write_phantom(tmp_path / "data", layout, patients=2, frames=2)
+    for name in ("data", "cache"):
+        monkeypatch.setenv(f"FCLSEG_{name.upper()}", str(tmp_path / name))
+    site = Site(Place("site-1", tmp_path, "job"), RunSettings.read({"job": "finetune_federated"}, {}), "id", ["site-1"])
+    if fits:
+        assert len(site.sampler) > 0
+    else:
+        with pytest.raises(DataError, match="labels of the structures of hvsmr, and job 'finetune_federated' segments"):
+            _ = site.sampler
+
+
 def test_a_real_site_reads_its_own_file_first(tmp_path, monkeypatch):
     monkeypatch.setenv("FCLSEG_DATA", str(tmp_path))
     place = Place("site-1", tmp_path, "job-4711")

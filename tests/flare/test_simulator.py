@@ -1,7 +1,10 @@
 """Real NVFlare simulators, each with its own time-out: what a user gets who types the commands of the README."""
 
 import json
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -119,6 +122,18 @@ def test_a_run_in_which_every_site_fails_says_why_and_fails(tmp_path, cache, dat
     _misbehave(simulation, {"site-1": "raise", "site-2": "raise"})
     assert simulation.complete("-n", "2", "-t", "2") == 2
     assert "round 0 has 0 valid answers and needs 1 (site-1: ZeroDivisionError" in simulation.log
+
+
+def test_federated_fine_tuning_gives_a_network_that_the_bundle_segments_with(tmp_path, cache, data):
+    simulation = Simulation(tmp_path, cache, "finetune_federated", {**SETTINGS, "rounds": 1}, data)
+    assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]
+    model = RunFolder(simulation.run).model
+    bundle = Path(__file__).parents[2] / "bundles" / "acdc_unet"
+    command = [sys.executable, "-m", "monai.bundle", "run", "--config_file", str(bundle / "configs" / "inference.json")]
+    command += ["--bundle_root", str(bundle), "--checkpoint", str(model), "--output_dir", str(tmp_path / "eval")]
+    done = subprocess.run([*command, "--dataset_dir", str(data)], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "eval").glob("*_seg.nii.gz"))) >= 8
 
 
 @pytest.mark.nightly

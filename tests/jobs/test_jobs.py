@@ -2,12 +2,16 @@
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fclseg.federation.exchange import ROWS
-from fclseg.flare.jobs import DEFAULTS, files
+from fclseg.flare.jobs import budget, defaults, files
+from fclseg.presets import PRESETS
+from fclseg.study.cells import FULL
+from fclseg.study.federated import finetuning_preset
 
 JOBS = Path(__file__).parents[2] / "jobs"
 
@@ -22,7 +26,7 @@ def test_there_is_a_job_for_every_row():
 
 @pytest.mark.parametrize("job", ROWS)
 def test_committed_jobs_have_not_drifted(job):
-    assert _committed(job) == files(ROWS[job], DEFAULTS), "run: python -m fclseg.flare.jobs jobs"
+    assert _committed(job) == files(ROWS[job], defaults(ROWS[job])), "run: python -m fclseg.flare.jobs jobs"
 
 
 def _paths(element) -> list[str]:
@@ -57,4 +61,18 @@ def test_ptnu_is_fclopt_and_two_filters_and_dp_one_more():
 def test_jobs_carry_no_code_and_none_at_all_to_real_sites():
     for job in ROWS:
         assert not list((JOBS / job).rglob("*.py*"))
-        assert not [path for path in files(ROWS[job], DEFAULTS, simulator=False) if "custom" in path]
+        assert not [path for path in files(ROWS[job], defaults(ROWS[job]), simulator=False) if "custom" in path]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_labelled_job_has_the_budget_of_fine_tuning(name):
+    preset = PRESETS[name]
+    wanted = finetuning_preset(preset, FULL, steps_per_epoch=1)
+    changes = budget(ROWS["finetune_federated"], preset)
+    assert replace(preset, **changes) == wanted
+    assert changes["batch_size"] == preset.finetune_batch and changes["rounds"] <= preset.finetune_rounds
+
+
+def test_only_labelled_jobs_change_their_preset():
+    given = {job: defaults(row).get("changes") for job, row in ROWS.items()}
+    assert given == dict.fromkeys(ROWS) | {"finetune_federated": {"rounds": 30, "local_epochs": 1, "batch_size": 10}}

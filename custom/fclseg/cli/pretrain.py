@@ -68,6 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise FCLSegError(f"the run ended without an encoder; NVFlare's messages are in {folder / SIMULATOR_LOG}")
     for path in RunFolder(folder).encoders.values():
         print(f"encoder: {path}")
+    if model := RunFolder(folder).model:
+        print(f"model: {model}")
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fclseg.data.slices import SliceStore
 from fclseg.finetune.evaluation import remove_evaluation
-from fclseg.finetune.model_file import MODEL
+from fclseg.networks.model_file import MODEL
 
 RECORD = "training.json"
 

@@ -13,6 +13,8 @@ from typing import Any
 
 from fclseg.federation.exchange import ROWS, Row
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK
+from fclseg.methods.registry import method_class
+from fclseg.presets import Preset, get_preset
 
 CONTROLLER = "controller"
 PARTY = {"workspace": "{WORKSPACE}", "job_id": "{JOB_ID}"}
@@ -100,7 +102,25 @@ def write_job(folder: Path, row: Row, settings: Mapping[str, Any], simulator: bo
 
 
 DEFAULTS = {"preset": "demo", "seed": 0, "fraction": 1.0, "min_sites": 1}
-"""Settings of the committed jobs: a first look in a minute. The environment or ``fclseg pretrain`` changes them."""
+
+
+def defaults(row: Row) -> dict[str, Any]:
+    """Settings of the committed jobs: a first look in a minute. The environment or ``fclseg pretrain`` changes them."""
+    changes = budget(row, get_preset(DEFAULTS["preset"]))
+    return DEFAULTS | ({"changes": changes} if changes else {})
+
+
+def budget(row: Row, preset: Preset) -> dict[str, int]:
+    """Of a job that trains on labels, the preset's fine-tuning settings where a federated run looks for its own.
+
+    The server does not know how many labels the sites have, so where the preset bounds the steps, an epoch counts as
+    one step.
+    """
+    if not method_class(row).wants_labels:
+        return {}
+    epochs = preset.epochs_of_finetuning(1)
+    rounds = min(preset.finetune_rounds, epochs)
+    return {"rounds": rounds, "local_epochs": round(epochs / rounds), "batch_size": preset.finetune_batch}
 
 
 def main() -> None:
@@ -109,7 +129,7 @@ def main() -> None:
     parser.add_argument("--real-sites", action="store_true", help="for provisioned sites instead of the simulator")
     arguments = parser.parse_args()
     for job, row in ROWS.items():
-        write_job(arguments.folder / job, row, DEFAULTS, simulator=not arguments.real_sites)
+        write_job(arguments.folder / job, row, defaults(row), simulator=not arguments.real_sites)
 
 
 if __name__ == "__main__":

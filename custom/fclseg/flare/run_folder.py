@@ -1,4 +1,4 @@
-"""The run folder on the server: configuration, one line per round, checkpoints, and in the end the encoders."""
+"""The run folder on the server: configuration, one line per round, checkpoints, and in the end what was trained."""
 
 import json
 import shutil
@@ -6,6 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from fclseg.data.volumes import LABELS
 from fclseg.errors import FCLSegError
 from fclseg.files import write_text
 from fclseg.flare.model import GlobalModel
@@ -13,6 +14,7 @@ from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import read_state, write_state
 from fclseg.methods.base import Method
 from fclseg.networks.loading import save_encoder
+from fclseg.networks.model_file import MODEL, TrainedModel, write_model
 
 KEPT_CHECKPOINTS = 2
 CONFIG = "config.json"
@@ -73,8 +75,16 @@ class RunFolder:
     @property
     def encoders(self) -> dict[str, Path]:
         """The encoders of a complete run: the global one, or one for each site where every site keeps its own."""
-        listed = json.loads((self.path / "result.json").read_text())["encoders"]
-        return {site: self.path / name for site, name in listed.items()}
+        return {site: self.path / name for site, name in self._result["encoders"].items()}
+
+    @property
+    def model(self) -> Path | None:
+        """The segmentation network of a complete run that trained on labels."""
+        return self.path / self._result["model"] if "model" in self._result else None
+
+    @property
+    def _result(self) -> dict[str, Any]:
+        return json.loads((self.path / "result.json").read_text())
 
     def load(self, initial: GlobalModel) -> GlobalModel:
         """The newest checkpoint, or the initial model; the lines of rounds after it are removed."""
@@ -94,14 +104,19 @@ class RunFolder:
             old.unlink()
 
     def finish(self, encoder: Method | None, settings: RunSettings) -> None:
-        """Write the global encoder for the bundles, if there is one, and then that the run is complete."""
+        """Write what the bundles take, and then that the run is complete: the global encoder, if there is one, and of a
+        job that trains on labels the whole network."""
+        result: dict[str, Any] = {}
         if encoder is not None:
             export_encoder(self.path / ENCODER, encoder, settings, settings.rounds - 1)
-            names = {GLOBAL: ENCODER}
+            result["encoders"] = {GLOBAL: ENCODER}
+            if encoder.wants_labels:
+                export_model(self.path / MODEL, encoder, settings)
+                result["model"] = MODEL
         else:
             trained = {site for line in self.rounds() for site, report in line["sites"].items() if "loss" in report}
-            names = {site: f"sites/{site}/{ENCODER}" for site in sorted(trained)}
-        write_text(self.path / "result.json", json.dumps({"encoders": names}, indent=2) + "\n")
+            result["encoders"] = {site: f"sites/{site}/{ENCODER}" for site in sorted(trained)}
+        write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
     def rounds(self) -> list[dict[str, Any]]:
         """All complete lines; a run that was killed while it wrote one leaves half a line, without a line end."""
@@ -112,7 +127,7 @@ class RunFolder:
     def publish(self, folder: Path) -> None:
         """Copy the results to where ``nvflare job download`` finds them."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (CONFIG, "rounds.jsonl", "result.json", ENCODER):
+        for name in (CONFIG, "rounds.jsonl", "result.json", ENCODER, MODEL):
             if (self.path / name).exists():
                 shutil.copy2(self.path / name, folder / name)
 
@@ -124,6 +139,14 @@ def export_encoder(path: Path, method: Method, settings: RunSettings, round_numb
     """The encoder of the online network, in the form that the bundles load."""
     metadata = {"preset": settings.preset, "run": settings.run, "job": settings.job, "round": round_number}
     save_encoder(path, method.online.encoder, metadata)
+
+
+def export_model(path: Path, method: Method, settings: RunSettings) -> None:
+    """The whole online network of a labelled job, in the form that the bundles' inference loads."""
+    preset, layout = settings.build_preset(), method.layout
+    structures = tuple(LABELS[layout].values())
+    model = TrainedModel(method.online, structures, preset.image_size, preset.spacing(layout), layout, settings.preset)
+    write_model(path, model)
 
 
 def describe(record: dict[str, Any], rounds: int) -> str:

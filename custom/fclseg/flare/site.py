@@ -60,13 +60,19 @@ class Site:
         """Batches of the site's own slices: all frames of its patients, or labelled ones for a supervised method."""
         from fclseg.data.sampler import SliceSampler
         from fclseg.data.slices import open_store
-        from fclseg.data.volumes import read_folder
+        from fclseg.data.volumes import LABELS, read_folder
 
         if self.place.data is None:
             raise DataError(
                 f'{self.place.name} has no data folder: write it as "data" into local/fclseg.json or set FCLSEG_DATA'
             )
         volumes = read_folder(self.place.data)
+        labels = self.method.wants_labels
+        if labels and volumes[0].layout in set(LABELS) - {self.method.layout}:
+            raise DataError(
+                f"{self.place.name} has labels of the structures of {volumes[0].layout}, and job '{self.settings.job}' "
+                f"segments those of {self.method.layout}: this site cannot take part"
+            )
         patients = self._patients(sorted({volume.patient for volume in volumes}))
         if patients is not None:
             volumes = [volume for volume in volumes if volume.patient in patients]
@@ -74,7 +80,6 @@ class Site:
         store = open_store(
             volumes, image_size=self.preset.image_size, spacing=spacing, cache=self.place.cache, progress=False
         )
-        labels = self.method.wants_labels
         indices = store.select(labelled=True if labels else None)
         return SliceSampler(store, indices, self.preset.batch_size, partners=self.method.wants_partners, labels=labels)
 

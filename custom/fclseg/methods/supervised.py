@@ -28,6 +28,8 @@ class Supervised(Method):
     wants_labels = True
     lr_setting = "finetune_lr"
     optimizer_name = "adam"
+    layout = "acdc"
+    """Whose structures the network segments; ``classes`` counts them and the background."""
 
     online: FreezableUNet
 

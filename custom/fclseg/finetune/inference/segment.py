@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from fclseg.data.preprocess import Preprocessor
 from fclseg.data.volumes import Volume
-from fclseg.finetune.model_file import TrainedModel
+from fclseg.networks.model_file import TrainedModel
 
 SLICES_AT_ONCE = 16
 """Bounds the memory for volumes with hundreds of slices."""

@@ -1,0 +1,74 @@
+"""The trained segmentation network as one file that knows how to be used: ``model.safetensors``.
+
+Fine-tuning in one place and federated fine-tuning write it, inference reads it.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from fclseg.errors import FCLSegError
+from fclseg.networks.freezable import FreezableUNet
+from fclseg.networks.loading import format_channels, read_tensors, write_tensors
+
+MODEL = "model.safetensors"
+KIND = "segmentation model"
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A fine-tuned network and what inference must know about it. No patient is named in the file."""
+
+    network: FreezableUNet
+    structures: tuple[str, ...]
+    image_size: int
+    spacing: float  # in-plane pixel size the network was trained at, mm
+    layout: str
+    preset: str
+
+
+def write_model(path: Path | str, model: TrainedModel) -> None:
+    """Write the network with all that inference asks for."""
+    metadata = {
+        "fclseg": KIND,
+        "trained": True,
+        "preset": model.preset,
+        "channels": format_channels(model.network.encoder.channels),
+        "structures": json.dumps(list(model.structures)),
+        "layout": model.layout,
+        "image_size": model.image_size,
+        "spacing_mm": model.spacing,
+    }
+    write_tensors(path, model.network.state_dict(), metadata)
+
+
+HOW_TO_TRAIN = (
+    "fine-tune one first with `python -m monai.bundle run --config_file .../configs/train.json --dataset_dir DATA "
+    "--output_dir DIR` and pass `--checkpoint DIR/model.safetensors`"
+)
+
+
+def load_model(path: str, layout: str) -> TrainedModel:
+    """Read a model file; weights that are missing, were never fine-tuned or segment something else are refused."""
+    if not Path(path).is_file():
+        raise FCLSegError(f"there are no segmentation weights at {path}: {HOW_TO_TRAIN}")
+    tensors, metadata = read_tensors(path)
+    if metadata.get("fclseg") != KIND or metadata.get("trained") != "True":
+        kind = "a pre-trained encoder" if "channels" in metadata else "not a model file of this project"
+        raise FCLSegError(f"{path} is {kind} and was never fine-tuned to segment: {HOW_TO_TRAIN}")
+    if metadata["layout"] != layout:
+        raise FCLSegError(
+            f"{path} segments the structures of {metadata['layout']}, not of {layout}: use the bundle for that data set"
+        )
+    structures = tuple(json.loads(metadata["structures"]))
+    channels = [int(width) for width in metadata["channels"].split("-")]
+    network = FreezableUNet(channels, len(structures) + 1)
+    network.load_state_dict(tensors)
+    return TrainedModel(
+        network=network.eval(),
+        structures=structures,
+        image_size=int(metadata["image_size"]),
+        spacing=float(metadata["spacing_mm"]),
+        layout=metadata["layout"],
+        preset=metadata["preset"],
+    )
