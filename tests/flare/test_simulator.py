@@ -15,6 +15,7 @@ from fclseg.federation.exchange import OTHERS, ROWS
 from fclseg.federation.payload import component_arrays, mean_traffic
 from fclseg.flare.run_folder import GLOBAL, RunFolder
 from fclseg.flare.tensors import read_state
+from fclseg.methods.registry import build_method
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.unet import UNet
 from fclseg.presets import get_preset
@@ -122,6 +123,28 @@ def test_a_run_in_which_every_site_fails_says_why_and_fails(tmp_path, cache, dat
     _misbehave(simulation, {"site-1": "raise", "site-2": "raise"})
     assert simulation.complete("-n", "2", "-t", "2") == 2
     assert "round 0 has 0 valid answers and needs 1 (site-1: ZeroDivisionError" in simulation.log
+
+
+def test_a_privacy_filter_bounds_what_a_round_can_change(tmp_path, cache, data):
+    """As docs/privacy.md says: after the filters that a job has for its results."""
+    simulation = Simulation(tmp_path, cache, "fclopt_dp", {**SETTINGS, "rounds": 1}, data)
+    path = simulation.job / "app/config/config_fed_client.json"
+    document = json.loads(path.read_text())
+    place = document["task_result_filters"][0]["filters"][0]["args"]
+    clip = {"path": "fclseg.flare.filters.privacy.ClipAndNoise", "args": {**place, "clip": 0.01, "sigma": 0.0}}
+    document["task_result_filters"][0]["filters"].append(clip)
+    path.write_text(json.dumps(document))
+    assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]
+    assert {report["status"] for report in simulation.rounds[0]["sites"].values()} == {"ok"}
+    method = build_method("fclopt_dp", get_preset("demo", **SETTINGS["changes"]), SETTINGS["seed"])
+    initial = {
+        f"mean:{name}/{k}": t for name in ("online", "predictor", "target") for k, t in method.send(name).items()
+    }
+    final = simulation.final()
+    assert final.keys() == initial.keys()
+    floating = [name for name, tensor in initial.items() if tensor.is_floating_point()]
+    change = sum((final[name].double() - initial[name]).square().sum() for name in floating) ** 0.5
+    assert 0.001 < change < 0.0101  # a mean of two updates of 0.01
 
 
 def test_federated_fine_tuning_gives_a_network_that_the_bundle_segments_with(tmp_path, cache, data):

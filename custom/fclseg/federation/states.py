@@ -16,8 +16,8 @@ Arrays = dict[str, np.ndarray]
 SCALAR_BYTES = 8
 """The size of the one number that crosses, the distance."""
 
-COUNTER = "num_batches_tracked"
-STATISTICS = ("running_mean", "running_var", COUNTER)
+VARIANCE, COUNTER = "running_var", "num_batches_tracked"
+STATISTICS = ("running_mean", VARIANCE, COUNTER)
 """The last part of the names of BatchNorm's buffers: not parameters, so no part of any distance."""
 
 

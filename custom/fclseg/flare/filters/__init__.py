@@ -1,1 +1,1 @@
-"""What changes a message on its way: PTNU and DP as filters that a job adds or leaves out."""
+"""What changes a message on its way: PTNU, DP and noise as filters that a job adds or leaves out."""
