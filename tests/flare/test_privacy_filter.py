@@ -7,6 +7,7 @@ import pytest
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
+from nvflare.app_common.filters import ExcludeVars, PercentilePrivacy
 
 from fclseg.errors import FCLSegError
 from fclseg.federation.states import to_arrays, to_tensors
@@ -109,6 +110,17 @@ def test_the_server_takes_what_the_filter_lets_out(tmp_path):
     aggregator = Aggregator(SETTINGS.row, 1, 2, start)
     aggregator.accept("site-1", message)
     assert aggregator.sites == ["site-1"]
+
+
+@pytest.mark.parametrize(
+    ("stock", "complaint"),
+    [(PercentilePrivacy(), "instead of int64"), (ExcludeVars(["encoder.stem.conv_0.conv.weight"]), "lacks tensor")],
+)
+def test_filters_of_nvflare_do_not_fit(stock, complaint):
+    """Why there is one of our own: what they let out is no network that the server takes."""
+    message = Message.from_shareable(stock.process(Message(networks(0), meta=META).to_shareable(), FLContext()))
+    with pytest.raises(FCLSegError, match=complaint):
+        Aggregator(SETTINGS.row, 1, 2, networks(0)).accept("site-1", message)
 
 
 def test_what_the_distance_task_brought_counts_as_received(tmp_path):
