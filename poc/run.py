@@ -19,7 +19,7 @@ from pathlib import Path
 from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
-from fclseg.flare.jobs import DEFAULTS, write_job
+from fclseg.flare.jobs import DEFAULTS, budget, write_job
 from fclseg.flare.settings import LOCAL_FILE
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.unet import UNet
@@ -97,7 +97,7 @@ def run_job(poc: Poc, job: Path, out: Path, timeout: int) -> Path:
     job_id = _find(submitted, "job_id")
     poc.nvflare("job", "wait", job_id, "--timeout", str(timeout), timeout=timeout + 60)
     poc.nvflare("job", "download", job_id, "-o", str(out / "download"), "--force")
-    found = sorted((out / "download").rglob("encoder.safetensors"))
+    found = sorted((out / "download" / job_id).rglob("encoder.safetensors"))  # earlier jobs lie beside it
     if not found:
         raise FCLSegError(f"job {job_id} ended without an encoder: look into the logs below {poc.workspace}")
     return found[0]
@@ -125,15 +125,16 @@ def main() -> int:
     parser.add_argument("--timeout", type=int, default=1800, metavar="SECONDS")
     arguments = parser.parse_args()
     out, started = arguments.out.absolute(), time.monotonic()
-    settings = {**DEFAULTS, "preset": arguments.preset, "rounds": arguments.rounds, "pickup_timeout": 300}
     job = out / "job" / arguments.job
     poc = Poc(out)
     try:
         data, preset = read_data(arguments.data), get_preset(arguments.preset, rounds=arguments.rounds)
-        write_job(job, get_row(arguments.job), settings, simulator=False)
+        row = get_row(arguments.job)
+        settings = {**DEFAULTS, "preset": preset.name, "rounds": preset.rounds, "pickup_timeout": 300}
+        write_job(job, row, {**settings, "changes": budget(row, preset)}, simulator=False)
         prepare(poc, out, data)
-        poc.nvflare("poc", "start", "--timeout", "120")
         try:
+            poc.nvflare("poc", "start", "--timeout", "120")
             encoder = run_job(poc, job, out, arguments.timeout)
         finally:
             poc.stop()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fclseg.errors import FCLSegError
+
 POC = Path(__file__).parents[2] / "poc"
 
 
@@ -52,3 +54,33 @@ def test_no_phantom_stands_in_for_a_hospital(poc, tmp_path, monkeypatch, capsys,
     monkeypatch.setattr(sys, "argv", ["run.py", "--out", str(tmp_path / "out"), *arguments])
     assert poc.main() == 1 and complaint in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_earlier_download_is_not_taken_for_this_job(poc, tmp_path, monkeypatch):
+    def nvflare(self, *arguments, timeout=0):
+        if arguments[1] == "download":
+            path = tmp_path / "download" / arguments[2] / "workspace" / "fclseg" / "encoder.safetensors"
+            path.parent.mkdir(parents=True)
+            path.touch()
+        return json.dumps({"data": {"job_id": self.job_id}})
+
+    monkeypatch.setattr(poc.Poc, "nvflare", nvflare)
+    party = poc.Poc(tmp_path)
+    for party.job_id in ("bbb", "aaa", "ccc"):  # sorted by name, "aaa" would win
+        found = poc.run_job(party, tmp_path / "job", tmp_path, timeout=1)
+        assert found.relative_to(tmp_path / "download").parts[0] == party.job_id
+
+
+def test_what_did_not_start_whole_is_stopped(poc, tmp_path, monkeypatch, capsys):
+    calls = []
+
+    def nvflare(self, *arguments, timeout=0):
+        calls.append(arguments[1])
+        if arguments[1] == "start":
+            raise FCLSegError("the server did not come up")
+
+    monkeypatch.setattr(poc.Poc, "nvflare", nvflare)
+    monkeypatch.setattr(poc, "prepare", lambda *arguments: None)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--out", str(tmp_path / "out")])
+    assert poc.main() == 1 and "the server did not come up" in capsys.readouterr().err
+    assert calls == ["start", "stop"]
