@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fclseg.cli import main
-from fclseg.cli.pretrain import Progress
+from fclseg.cli import build_parser, main
+from fclseg.cli.pretrain import Progress, _changes, _sites
+from fclseg.data.phantom import write_phantom
+from fclseg.data.sites import Splits
+from fclseg.data.volumes import read_folder
 from fclseg.errors import FCLSegError
-from fclseg.flare.launch import derive_job, read_job
+from fclseg.flare.launch import derive_job, read_job, simulate
 from fclseg.flare.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
 
@@ -27,6 +30,8 @@ JOB = Path(__file__).parents[2] / "jobs" / "fclopt_dp"
         (["--job", str(JOB), "--set", "depth=3"], "no setting 'depth'"),
         (["--job", str(JOB), "--preset", "huge"], "no preset 'huge'"),
         (["--job", str(JOB), "--fraction", "0"], "fraction"),
+        (["--job", str(JOB), "--set", "name=mine"], "no setting 'name'"),
+        (["--job", str(JOB), "--splits", str(JOB / "meta.json")], "--splits belongs to a data folder"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(arguments, complaint, tmp_path, capsys, monkeypatch):
@@ -66,6 +71,61 @@ def test_a_derived_job_keeps_what_its_owner_added(tmp_path):
     assert read_job(again)[1] == {**read_job(JOB)[1], "seed": 5, "rounds": 9}
     with pytest.raises(FCLSegError, match="not an FCLSeg job"):
         read_job(tmp_path)
+
+
+def test_a_job_in_its_own_run_folder_survives(tmp_path, capsys, monkeypatch):
+    """``--job runs/X/job/fclopt_dp --name X``: source and derived job are one folder."""
+    derived = derive_job(JOB, tmp_path / "runs" / "X" / "job", {})
+    assert derive_job(derived, derived.parent, {"seed": 5}) == derived
+    assert read_job(derived)[1]["seed"] == 5 and (derived / "meta.json").exists()
+    (tmp_path / "runs" / "X" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert main(["pretrain", "--job", "runs/X/job/fclopt_dp", "--name", "X", "--fresh"]) == 1
+    assert "and the job runs/X/job/fclopt_dp with it: copy the job elsewhere" in capsys.readouterr().err
+    assert (derived / "meta.json").exists()
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    """A phantom, dealt to two hospitals with names of their own."""
+    write_phantom(tmp_path / "data", patients=4, frames=2)
+    patients = sorted({volume.patient for volume in read_folder(tmp_path / "data")})
+    owner = {patient: ("north", "south_2")[number % 2] for number, patient in enumerate(patients)}
+    Splits.make(patients, owner, folds=2).save(tmp_path / "splits.json")
+    return ["--data", str(tmp_path / "data"), "--splits", str(tmp_path / "splits.json")]
+
+
+def test_sites_are_those_of_the_split(hospitals, capsys):
+    arguments = ["pretrain", "--job", str(JOB), *hospitals]
+    assert _sites(build_parser().parse_args(arguments)) == ["north", "south_2"]
+    assert _sites(build_parser().parse_args([*arguments, "--sites", "2"])) == ["north", "south_2"]
+    assert _sites(build_parser().parse_args(["pretrain", "--job", "x"])) == ["site-1", "site-2"]
+    assert main([*arguments, "--sites", "3"]) == 1
+    assert "--sites 3 contradicts" in (error := capsys.readouterr().err) and "2 sites (north, south_2)" in error
+
+
+def test_a_site_that_nvflare_cannot_name_is_refused(tmp_path):
+    with pytest.raises(FCLSegError, match=r"'St. Mary' cannot name a site"):
+        simulate(JOB, tmp_path, ["site-1", "St. Mary"], environment={})
+
+
+@pytest.mark.simulator
+@pytest.mark.timeout(600)
+def test_hospitals_keep_their_names_in_the_simulator(hospitals, tmp_path, monkeypatch):
+    monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))
+    arguments = ["pretrain", "--job", str(JOB.with_name("fedbyol")), *hospitals, "--preset", "demo", "--rounds", "1"]
+    assert main([*arguments, "--set", "batch_size=8", "--runs", str(tmp_path / "runs")]) == 0
+    folder = RunFolder(tmp_path / "runs" / "fedbyol-demo")
+    (record,) = folder.rounds()
+    assert {site: report["status"] for site, report in record["sites"].items()} == {"north": "ok", "south_2": "ok"}
+    assert all(record["bytes"][site]["up"]["wire"] > 0 for site in ("north", "south_2"))
+
+
+def test_a_labelled_job_takes_the_budget_of_the_preset_it_is_given():
+    arguments = ["pretrain", "--job", "x", "--preset", "small", "--set", "finetune_batch=4"]
+    settings = _changes(build_parser().parse_args(arguments), {"job": "finetune_federated"})
+    assert settings["changes"] == {"rounds": 10, "local_epochs": 30, "batch_size": 4, "finetune_batch": 4}
+    assert _changes(build_parser().parse_args(arguments), {"job": "fedbyol"})["changes"] == {"finetune_batch": 4}
 
 
 def test_one_line_per_round(tmp_path, capsys):

@@ -1,12 +1,14 @@
 """``fclseg pretrain``: run a federated job on this machine, one process per site."""
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 from fclseg.cli.options import positive, preset_change
 from fclseg.errors import DataError, FCLSegError
+from fclseg.presets import get_preset
 
 
 def register(subparsers) -> None:
@@ -21,7 +23,7 @@ def register(subparsers) -> None:
     parser.add_argument("--job", type=Path, required=True, metavar="DIR", help="a folder below jobs/")
     parser.add_argument("--data", type=Path, metavar="DIR", help="images; without it a phantom is made and used")
     parser.add_argument("--splits", type=Path, metavar="FILE", help="which patient is where (fclseg data split)")
-    parser.add_argument("--sites", type=int, default=2, metavar="K", help="number of sites (default 2)")
+    parser.add_argument("--sites", type=int, metavar="K", help="number of sites (default 2, or those of --splits)")
     parser.add_argument("--preset", default="small", help="demo, small or paper (default small)")
     parser.add_argument("--rounds", type=int, metavar="R", help="instead of the preset's")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides all randomness (default 0)")
@@ -47,23 +49,22 @@ def run(arguments: argparse.Namespace) -> int:
     from fclseg.flare.settings import RunSettings
 
     _, given = read_job(arguments.job)
-    changes = {**_changes(arguments), "pickup_timeout": PICKUP_SECONDS}
-    settings = RunSettings.read({**given, **changes}, environment={})
-    positive(arguments.sites, "--sites")
-    environment = _environment(arguments)
+    settings = RunSettings.read({**given, **_changes(arguments, given), "pickup_timeout": PICKUP_SECONDS}, {})
+    environment, sites = _environment(arguments), _sites(arguments)
     folder = arguments.runs.absolute() / settings.run
     if arguments.fresh:
+        if folder in arguments.job.absolute().parents:
+            raise FCLSegError(f"--fresh removes {folder}, and the job {arguments.job} with it: copy the job elsewhere")
         RunFolder(folder).forget()
-    RunFolder(folder).check({"settings": settings.to_dict(), **_data(arguments)})
+    data = {"data": str(arguments.data.absolute())} if arguments.data else {}  # a phantom's place is not known yet
+    RunFolder(folder).check({"settings": settings.to_dict(), "sites": sorted(sites), **data})
     if RunFolder(folder).complete:
         print(f"run {folder} is complete; --fresh starts it over")
         return 0
     job = derive_job(arguments.job, folder / "job", settings.to_dict())
-    print(
-        f"{settings.row.title}, preset {settings.preset}, {arguments.sites} sites, {settings.rounds} rounds -> {folder}"
-    )
+    print(f"{settings.row.title}, preset {settings.preset}, {len(sites)} sites, {settings.rounds} rounds -> {folder}")
     progress = Progress(folder, settings.rounds)
-    simulate(job, folder, arguments.sites, environment=environment, progress=progress)
+    simulate(job, folder, sites, environment=environment, progress=progress)
     if not RunFolder(folder).complete:
         raise FCLSegError(f"the run ended without an encoder; NVFlare's messages are in {folder / SIMULATOR_LOG}")
     for path in RunFolder(folder).encoders.values():
@@ -73,8 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
+def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
     """The job settings that the command line decides."""
+    from fclseg.federation.exchange import get_row
+    from fclseg.flare.jobs import budget
+
+    changes = dict(preset_change(text) for text in arguments.set)
+    preset = get_preset(arguments.preset, **changes)
     return {
         "preset": arguments.preset,
         "rounds": arguments.rounds,
@@ -82,9 +88,26 @@ def _changes(arguments: argparse.Namespace) -> dict[str, Any]:
         "fraction": arguments.fraction,
         "fold": arguments.fold,
         "run": arguments.name or "",
-        "changes": dict(preset_change(text) for text in arguments.set),
+        "changes": budget(get_row(given.get("job")), preset) | changes,
         "diagnostics": arguments.diagnostics,
     }
+
+
+def _sites(arguments: argparse.Namespace) -> list[str]:
+    """Their names: those of the split, or site-1, site-2, ..."""
+    from fclseg.data.sites import Splits
+
+    if arguments.sites is not None:
+        positive(arguments.sites, "--sites")
+    if arguments.splits is None:
+        return [f"site-{number + 1}" for number in range(arguments.sites or 2)]
+    names = list(Splits.load(arguments.splits).sites)
+    if arguments.sites not in (None, len(names)):
+        raise FCLSegError(
+            f"--sites {arguments.sites} contradicts {arguments.splits}, which deals the patients to "
+            f"{len(names)} sites ({', '.join(names)}): leave out --sites"
+        )
+    return names
 
 
 def _environment(arguments: argparse.Namespace) -> dict[str, str]:
@@ -92,14 +115,10 @@ def _environment(arguments: argparse.Namespace) -> dict[str, str]:
     for path in (arguments.data, arguments.splits):
         if path is not None and not path.exists():
             raise DataError(f"{path} does not exist: give --data and --splits an existing path")
+    if arguments.splits and not (arguments.data or os.environ.get("FCLSEG_DATA")):
+        raise FCLSegError("--splits belongs to a data folder: give --data as well")
     chosen = {"FCLSEG_RUNS": arguments.runs, "FCLSEG_DATA": arguments.data, "FCLSEG_SPLITS": arguments.splits}
     return {name: str(path.absolute()) for name, path in chosen.items() if path is not None}
-
-
-def _data(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The part of the run's configuration that is known before it starts (the phantom's place is not)."""
-    sites = {"sites": sorted(f"site-{number + 1}" for number in range(arguments.sites))}
-    return sites | ({"data": str(arguments.data.absolute())} if arguments.data else {})
 
 
 class Progress:

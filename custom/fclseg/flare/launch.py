@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from fclseg.flare.run_folder import SIMULATOR_LOG
 
 SERVER_CONFIG = "app/config/config_fed_server.json"
 RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")
+SITE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 POLL_SECONDS = 0.5
 PICKUP_SECONDS = 180
 """Every site has its own process here, so one that does not fetch its task for that long has died."""
@@ -39,8 +40,9 @@ def derive_job(job: Path, folder: Path, changes: Mapping[str, Any]) -> Path:
     document, settings = read_job(job)
     settings.update(changes)
     derived = folder / settings["job"]
-    shutil.rmtree(derived, ignore_errors=True)
-    shutil.copytree(job, derived)
+    if derived.resolve() != job.resolve():  # a run may be started again from the job that lies in its own folder
+        shutil.rmtree(derived, ignore_errors=True)
+        shutil.copytree(job, derived)
     (derived / SERVER_CONFIG).write_text(json.dumps(document, indent=2) + "\n")
     return derived
 
@@ -48,16 +50,20 @@ def derive_job(job: Path, folder: Path, changes: Mapping[str, Any]) -> Path:
 def simulate(
     job: Path,
     run: Path,
-    sites: int,
+    sites: Sequence[str],
     *,
     environment: Mapping[str, str],
     progress: Callable[[], None] = lambda: None,
-    threads: int | None = None,
 ) -> None:
-    """Run a job to its end; raises with the reason when it fails. NVFlare's own output goes to ``simulator.log``."""
+    """Run a job to its end, with one process for each of the sites named; raises with the reason when it fails.
+
+    NVFlare's own output goes to ``simulator.log``.
+    """
+    if wrong := [name for name in sites if not SITE_NAME.fullmatch(name)]:
+        raise FCLSegError(f"'{wrong[0]}' cannot name a site in NVFlare: use letters, digits, - and _ in the split")
     log = run / SIMULATOR_LOG
     command = [sys.executable, "-m", "nvflare.private.fed.app.simulator.simulator", str(job)]
-    command += ["-w", str(run / "workspace"), "-n", str(sites), "-t", str(threads or sites)]
+    command += ["-w", str(run / "workspace"), "-c", ",".join(sites), "-t", str(len(sites))]
     with open(log, "w") as output, _running(command, output, environment) as process:
         while process.poll() is None:
             progress()
