@@ -92,22 +92,41 @@ def test_the_target_leaves_the_site_in_calibration_rounds_only(round_number, tmp
     assert "online" in sent.components
 
 
+INCOMPLETE = Message({"online": _network(0)}, meta=_meta(1)).to_shareable()  # neither target nor distance
+SERVER, SITE = TargetToDistance, PredictTarget
+
+
+def _with_distance(value):
+    return Message({"online": _network(0)}, distance=value, meta=_meta(1)).to_shareable()
+
+
 @pytest.mark.parametrize(
-    "message",
+    ("filter_", "message", "error", "complaint"),
     [
-        Message({"online": _network(0)}, meta=_meta(1)).to_shareable(),  # neither target nor distance
-        Message({"online": _network(0)}, distance=float("nan"), meta=_meta(1)).to_shareable(),
-        Message({"online": _network(0)}, distance=-1.0, meta=_meta(1)).to_shareable(),
-        DXO(DataKind.WEIGHTS, data=_network(0)).to_shareable(),  # not a collection
-        DXO(DataKind.COLLECTION, data={}).to_shareable(),
-        Shareable(),
+        (SERVER, INCOMPLETE, FCLSegError, "needs the target network or its predicted distance"),
+        (SITE, INCOMPLETE, FCLSegError, "site-1: the task brings no distance"),
+        (SITE, Message(distance=0.5, meta=_meta(1)).to_shareable(), FCLSegError, "brought the online network"),
+        *(
+            (filter_, message, error, complaint)
+            for filter_ in (SERVER, SITE)
+            for message, error, complaint in (
+                (_with_distance(float("nan")), FCLSegError, "nan is no distance"),
+                (_with_distance(-1.0), FCLSegError, "-1.0 is no distance"),
+                (DXO(DataKind.WEIGHTS, data=_network(0)).to_shareable(), FCLSegError, "not a collection of components"),
+                (
+                    DXO(DataKind.COLLECTION, data={}).to_shareable(),
+                    FCLSegError,
+                    "collection of components with a round",
+                ),
+                (Shareable(), ValueError, "not a valid DXO"),
+            )
+        ),
     ],
-    ids=["incomplete", "nan", "negative", "weights", "no round", "nothing"],
 )
-def test_filters_refuse_what_they_cannot_handle(message, tmp_path):
-    for filter_ in (TargetToDistance(), PredictTarget(str(tmp_path), "job", "site-1")):
-        with pytest.raises((FCLSegError, ValueError)):
-            filter_.process(message, FLContext())
+def test_filters_refuse_what_they_cannot_handle(filter_, message, error, complaint, tmp_path):
+    place = {} if filter_ is SERVER else {"workspace": str(tmp_path), "job_id": "job", "site": "site-1"}
+    with pytest.raises(error, match=complaint):
+        filter_(**place).process(message, FLContext())
 
 
 def test_failed_results_pass_as_they_are(tmp_path):
