@@ -44,7 +44,12 @@ def test_frozen_reading_ignores_the_encoder_rate():
 @pytest.mark.parametrize("name", [field.name for field in fields(Preset) if field.name != "name"])
 def test_pretraining_is_shared_by_fine_tuning_settings_only(name):
     value = getattr(get_preset("demo"), name)
-    other = "sgd" if name == "optimizer" else (*value, 8) if isinstance(value, tuple) else (value or 0) + 1
+    if name == "optimizer":
+        other = "sgd"
+    elif isinstance(value, tuple):
+        other = (*value, 8)
+    else:
+        other = value / 2 if isinstance(value, float) else (value or 0) + 1
     changed = pretraining(**{name: other})
     assert (changed.key == pretraining().key) == (name in FINETUNE_SETTINGS)
 

@@ -5,6 +5,7 @@ optimiser, networks, the bundle's train config) finds these figures changed: rai
 """
 
 import pytest
+import torch
 
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
@@ -16,9 +17,20 @@ from fclseg.methods.training import make_optimizer, train_round
 from fclseg.presets import get_preset
 from fclseg.study.cells import RECIPE
 
-LOSSES = {2: {"fclopt": 1.65650, "fedmoco": 5.69801, "fcl": 10.87499, "full": 2.43745, "frozen": 2.46579}}
+LOSSES = {2: {"fclopt": 1.81441, "fedmoco": 6.07056, "fcl": 11.43239, "full": 2.43745, "frozen": 2.46579}}
 """By recipe: the loss of a first round of pre-training, and of the third epoch of fine-tuning."""
+TOLERANCE = 3e-3
+"""For other processors, whose last bits differ."""
 PRESET = get_preset("demo")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The number of threads changes the last bits of a sum, and training makes more of them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +50,8 @@ def test_pretraining(phantom, job):
     method = build_method(job, PRESET, 0)
     sampler = SliceSampler(store, store.select(), PRESET.batch_size, partners=method.wants_partners)
     optimizer = make_optimizer(method, PRESET)
-    result = train_round(method, sampler, optimizer, lr=1e-3, epochs=2, seed=0, site="site-1", round_number=0)
-    assert result.loss == pytest.approx(LOSSES[RECIPE][job], rel=1e-3)
+    result = train_round(method, sampler, optimizer, lr=1e-3, epochs=1, seed=0, site="site-1", round_number=0)
+    assert result.loss == pytest.approx(LOSSES[RECIPE][job], rel=TOLERANCE)
 
 
 @pytest.mark.parametrize("reading", ["full", "frozen"])
@@ -52,4 +64,4 @@ def test_finetuning(phantom, reading):
         freeze_encoder=reading == "frozen",
         overrides={"epochs": 3},
     )
-    assert finetune(spec).losses[-1] == pytest.approx(LOSSES[RECIPE][reading], rel=1e-3)
+    assert finetune(spec).losses[-1] == pytest.approx(LOSSES[RECIPE][reading], rel=TOLERANCE)

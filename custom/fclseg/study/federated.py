@@ -46,7 +46,7 @@ def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **
     write_job(folder / "job" / job, settings.row, settings.to_dict())
     places = {"FCLSEG_RUNS": folder.parent, "FCLSEG_DATA": data.root, "FCLSEG_SPLITS": data.splits}
     environment = {name: str(path) for name, path in places.items()}
-    simulate(folder / "job" / job, folder, len(sites), environment=environment)
+    simulate(folder / "job" / job, folder, sites, environment=environment)
     if not RunFolder(folder).complete:
         raise FCLSegError(f"the run ended before its last round; NVFlare's messages are in {folder / SIMULATOR_LOG}")
     return settings
