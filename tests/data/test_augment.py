@@ -231,6 +231,17 @@ def test_a_view_is_the_same_on_a_gpu():
     torch.testing.assert_close(on_gpu.cpu(), views_of(32)(images, seeded(2)), atol=1e-4, rtol=0)
 
 
+def test_a_view_is_made_in_full_precision_within_a_mixed_step():
+    images, labels = torch.rand(4, 1, 48, 48, generator=seeded()), blobs(4, 48, 48)
+
+    def seen():
+        return views_of(32)(images, seeded(2)), *augment_labelled(images, labels, seeded(2))
+
+    plain = seen()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert all(torch.equal(*pair) for pair in zip(seen(), plain, strict=True))
+
+
 def test_draws_follow_the_images_device_without_touching_data():
     seen = views_of(16)(torch.empty(2, 1, 32, 32, device="meta"), seeded())
     assert seen.device.type == "meta" and seen.shape == (2, 1, 16, 16)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.signal import Signal
 
@@ -119,6 +120,9 @@ def test_a_real_site_reads_its_own_file_first(tmp_path, monkeypatch):
     own.write_text(json.dumps({"data": str(tmp_path / "own"), "threads": 4, "runs": "/elsewhere"}))
     assert (place.data, place.threads, place.runs) == (tmp_path / "own", 4, Path("/elsewhere"))
     assert replace(place, job_id=SIMULATED_JOB).data == tmp_path  # simulated sites have no file of their own
+    own.write_text(json.dumps({"device": "abacus"}))
+    with pytest.raises(FCLSegError, match="no device 'abacus'"):
+        _ = place.device
     own.write_text(json.dumps({"threads": 0}))
     with pytest.raises(FCLSegError, match="cannot train with '0' threads"):
         _ = place.threads
@@ -138,6 +142,14 @@ def test_there_is_one_default_cache(tmp_path, monkeypatch):
     assert place.cache == default_cache() == tmp_path / ".cache" / "fclseg"
     monkeypatch.setenv("FCLSEG_CACHE", "~/elsewhere")
     assert place.cache == default_cache() == tmp_path / "elsewhere"
+
+
+def test_a_site_trains_on_the_device_it_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    place = Place("site-1", tmp_path, "job")
+    assert place.device == torch.device("cuda:0")
+    monkeypatch.setenv("FCLSEG_DEVICE", "cpu")
+    assert place.device == torch.device("cpu")
 
 
 def test_a_data_folder_that_is_not_there_is_named(tmp_path, monkeypatch):

@@ -11,17 +11,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from fclseg.device import choose_device
 from fclseg.errors import DataError, FCLSegError
 from fclseg.federation.exchange import ROWS, Row
 from fclseg.presets import Preset, get_preset
+
+if TYPE_CHECKING:
+    import torch
 
 SIMULATED_JOB = "simulate_job"
 """The job id that NVFlare's simulator gives to every job."""
 
 LOCAL_FILE = "local/fclseg.json"
-"""A site's own settings, relative to its NVFlare workspace: data, splits, runs, cache, threads."""
+"""A site's own settings, relative to its NVFlare workspace: data, splits, runs, cache, threads, device."""
 
 
 LEAST = {
@@ -215,6 +219,11 @@ class Place:
         if not chosen.isdecimal() or int(chosen) < 1:
             raise FCLSegError(f"{self.name} cannot train with '{chosen}' threads: give a whole number from 1 on")
         return int(chosen)
+
+    @property
+    def device(self) -> "torch.device":
+        """Where the site trains: a GPU when there is one, unless the site says otherwise."""
+        return choose_device(self.option("device"))
 
     @property
     def cache(self) -> Path:

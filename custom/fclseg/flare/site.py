@@ -52,8 +52,8 @@ class Site:
 
     @cached_property
     def method(self) -> Method:
-        """Built once a process; its weights are loaded from the site's memory for each task."""
-        return self.build_method()
+        """Built once a process, on the site's device; its weights are loaded from the site's memory for each task."""
+        return self.build_method().to(self.place.device)
 
     @cached_property
     def sampler(self) -> SliceSampler:
@@ -81,7 +81,14 @@ class Site:
             volumes, image_size=self.preset.image_size, spacing=spacing, cache=self.place.cache, progress=False
         )
         indices = store.select(labelled=True if labels else None)
-        return SliceSampler(store, indices, self.preset.batch_size, partners=self.method.wants_partners, labels=labels)
+        return SliceSampler(
+            store,
+            indices,
+            self.preset.batch_size,
+            partners=self.method.wants_partners,
+            labels=labels,
+            device=self.place.device,
+        )
 
     @property
     def _needs_folds(self) -> bool:

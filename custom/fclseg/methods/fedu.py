@@ -10,9 +10,9 @@ from fclseg.presets import Preset
 
 
 def encoder_divergence(first: State, second: State) -> float:
-    """Mean over the convolutions of a network of the L2 distance between their weights."""
-    weights = [name for name, value in first.items() if value.ndim == 4]
-    return float(torch.stack([(first[name] - second[name]).norm() for name in weights]).mean())
+    """Mean over the convolutions of a network of the L2 distance between their weights, wherever either is kept."""
+    pairs = [(weight, second[name].to(weight.device)) for name, weight in first.items() if weight.ndim == 4]
+    return float(torch.stack([(ours - theirs).norm() for ours, theirs in pairs]).mean())
 
 
 class FedU(BYOL):

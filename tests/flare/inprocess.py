@@ -1,0 +1,143 @@
+"""A whole run in this process: the real loop, filters, executors and learners, and no wire between them."""
+
+import importlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey, ReservedKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.signal import Signal
+
+from fclseg.federation.exchange import get_row
+from fclseg.flare import jobs
+from fclseg.flare.attendance import Attendance
+from fclseg.flare.controller import read_result
+from fclseg.flare.executor import SiteExecutor
+from fclseg.flare.learner import SiteLearner
+from fclseg.flare.messages import PRETRAIN_TASK
+from fclseg.flare.meter import Meter
+from fclseg.flare.rounds import RunLoop
+from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.settings import LOCAL_FILE, Place, RunSettings
+from fclseg.flare.tensors import read_state
+
+TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8, "batch_size": 8}
+JOB_ID = "job"
+
+
+class InProcess:
+    """``absent``: {site: rounds in which it answers nothing}; ``broken``: {(site, task, round)} that fail there."""
+
+    def __init__(self, folder: Path, data: dict[str, Path], job: str, **settings):
+        self.folder, self.sites = folder, sorted(data)
+        self.settings = RunSettings.read({"job": job, "changes": TINY, **settings}, {})
+        self.absent: dict[str, set[int]] = {}
+        self.broken: set[tuple[str, str, int]] = set()
+        self.asked: list[tuple[str, int, list[str]]] = []  # task, round, sites
+        self.run = folder / "server" / "runs" / self.settings.run
+        self._cache = folder / "cache"
+        for site, path in data.items():
+            local = folder / site / LOCAL_FILE
+            local.parent.mkdir(parents=True)
+            local.write_text(json.dumps({"data": str(path), "cache": str(self._cache)}))
+        self.start()
+
+    def start(self) -> None:
+        """New processes everywhere, as after a crash; all memory is on disk."""
+        row = get_row(self.settings.job)
+        place = Place("server", self.folder / "server", JOB_ID)
+        run_folder = RunFolder(self.run)
+        run_folder.open({"settings": self.settings.to_dict()}, fresh=False)
+        run = {"id": run_folder.config["id"], "settings": self.settings.to_dict(), "sites": self.sites, "shared": {}}
+        self.attendance = Attendance(self.sites, self.settings.fraction, self.settings.seed)
+        self.meter = Meter(place)
+        self.loop = RunLoop(self.settings, run_folder, run, self.attendance, self.meter)
+        self._down = _filters(jobs.server(row, {})["task_data_filters"])
+        self._site = {site: _SiteProcess(row, site, self.folder / site) for site in self.sites}
+
+    def complete(self) -> list[dict]:
+        """Run to the end; the lines of ``rounds.jsonl``."""
+        self.loop.run(self.ask, lambda text: None)
+        return self.loop.folder.rounds()
+
+    def ask(self, task, messages, timeout, accept) -> dict[str, str]:
+        """What the controller's does, one site after the other."""
+        failures, number = {}, self.loop.model.next_round
+        self.asked.append((task, number, sorted(messages)))
+        for site, message in messages.items():
+            if number in self.absent.get(site, ()):
+                failures[site] = f"{site} fetched no task"
+                self.attendance.fell_silent(site)
+                continue
+            try:
+                accept(site, self._exchange(site, task, message, (site, task, number) in self.broken))
+            except Exception as error:
+                failures[site] = str(error)
+        if task == PRETRAIN_TASK:
+            for site in self.sites:
+                if number + 1 not in self.absent.get(site, ()):
+                    self.attendance.heard(site)
+        return failures
+
+    def _exchange(self, site, task, message, broken):
+        data = self._down(task, message.to_shareable())
+        self._count(EventType.AFTER_TASK_DATA_FILTER, FLContextKey.TASK_DATA, site, data)
+        result = self._site[site].execute(task, data, broken)
+        self._count(EventType.BEFORE_TASK_RESULT_FILTER, FLContextKey.TASK_RESULT, site, result)
+        return read_result(result)
+
+    def _count(self, event, key, site, shareable) -> None:
+        context, peer = FLContext(), FLContext()
+        peer.put(ReservedKey.IDENTITY_NAME, site, private=False, sticky=False)
+        context.set_peer_context(peer)
+        context.set_prop(key, shareable, private=True, sticky=False)
+        self.meter.handle_event(event, context)
+
+    def state(self, site: str, round_number: int) -> dict:
+        """What the site remembers of a round."""
+        return read_state(self.memory(site) / f"round-{round_number:04d}.safetensors")[0]["method"]
+
+    def memory(self, site: str) -> Path:
+        return self.folder / site / "runs" / self.settings.run / "sites" / site
+
+
+class _SiteProcess:
+    """One site's end of a job: filters, executor and learner as its configuration names them."""
+
+    def __init__(self, row, site: str, workspace: Path):
+        party = {"{WORKSPACE}": str(workspace), "{JOB_ID}": JOB_ID, "{SITE_NAME}": site}
+        document = jobs.client(row)
+        self._incoming = _filters(document["task_data_filters"], party)
+        self._outgoing = _filters(document["task_result_filters"], party)
+        learner = SiteLearner(str(workspace), JOB_ID, site)
+        engine = SimpleNamespace(
+            get_component=lambda name: learner, get_all_components=dict, fire_event=lambda event, context: None
+        )
+        self._context = FLContext()
+        self._context.put(ReservedKey.ENGINE, engine, private=True, sticky=False)
+        self._executor = SiteExecutor("learner")
+
+    def execute(self, task, data, broken):
+        data = self._incoming(task, data)
+        if broken:
+            data = type(data)()  # not a message: refused by the learner with a sentence of its own
+        return self._outgoing(task, self._executor.execute(task, data, self._context, Signal()))
+
+
+def _filters(chains: list[dict], party: dict[str, str] | None = None):
+    """A function that applies a configuration's filters to a task's data or result."""
+    built = []
+    for chain in chains:
+        for entry in chain["filters"]:
+            module, _, name = entry["path"].rpartition(".")
+            arguments = {key: (party or {})[value] for key, value in entry["args"].items()}
+            built.append((chain["tasks"], getattr(importlib.import_module(module), name)(**arguments)))
+
+    def apply(task, shareable):
+        for tasks, filter_ in built:
+            shareable = filter_.process(shareable, FLContext()) if task in tasks else shareable
+        return shareable
+
+    return apply

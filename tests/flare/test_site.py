@@ -1,0 +1,28 @@
+"""A site in a run: what it builds, and where."""
+
+import json
+
+import pytest
+import torch
+
+from fclseg.data.phantom import write_phantom
+from fclseg.flare.settings import LOCAL_FILE, Place, RunSettings
+from fclseg.flare.site import Site
+
+
+@pytest.fixture
+def site(tmp_path):
+    write_phantom(tmp_path / "data", patients=1, frames=2)
+    (tmp_path / LOCAL_FILE).parent.mkdir()
+    (tmp_path / LOCAL_FILE).write_text(json.dumps({"data": str(tmp_path / "data"), "cache": str(tmp_path / "cache")}))
+    settings = RunSettings.read({"job": "fedu", "changes": {"channels": [2, 4], "hidden": 4}}, {})
+    return Site(Place("site-1", tmp_path, "job"), settings, "run-1", ["site-1"])
+
+
+def test_method_and_images_go_to_the_sites_device_and_the_initial_weights_do_not(site, monkeypatch):
+    """On torch's device without data, which every machine has."""
+    monkeypatch.setattr("fclseg.flare.settings.choose_device", lambda name: torch.device("meta"))
+    assert {tensor.device.type for tensor in site.method.state_dict().values()} == {"meta"}
+    batch = next(site.sampler.epoch(torch.Generator()))
+    assert batch.images.device.type == batch.partners.device.type == batch.partitions.device.type == "meta"
+    assert {tensor.device.type for tensor in site.component("target", 0).values()} == {"cpu"}
