@@ -64,7 +64,7 @@ class InProcess:
 
     def ask(self, task, messages, timeout, accept) -> dict[str, str]:
         """What the controller's does, one site after the other."""
-        failures, number = {}, self.loop.model.next_round
+        failures, number = {}, next(message.round_number for message in messages.values())
         self.asked.append((task, number, sorted(messages)))
         for site, message in messages.items():
             if number in self.absent.get(site, ()):

@@ -70,15 +70,21 @@ class RoundController(Controller):
 
     def _run(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         self._settings.check_place(self._place)
-        sites = sorted(client.name for client in self._engine.get_clients())
+        present = sorted(client.name for client in self._engine.get_clients())
         shared, sentence = (
-            shared_places(self._place, sites) if self._place.simulated else ({}, "images stay at the sites")
+            shared_places(self._place, present) if self._place.simulated else ({}, "images stay at the sites")
         )
         self.log_info(fl_ctx, sentence)
         folder = RunFolder(self.run_path)
-        data = {name: shared.get(name) for name in ("data", "splits")}
-        folder.open({"settings": self._settings.to_dict(), "sites": sites, **data}, fresh=start_over())
+        config = {"settings": self._settings.to_dict()} | {name: shared.get(name) for name in ("data", "splits")}
+        if self._place.simulated:  # patients are dealt out by the number of sites, so that must not change
+            config["sites"] = present
+        folder.open(config, fresh=start_over())
+        sites = folder.admit(present)
         self._attendance = Attendance(sites, self._settings.fraction, self._settings.seed)
+        for site in sorted(set(sites) - set(present)):
+            self._attendance.fell_silent(site)
+            self.log_warning(fl_ctx, f"{site} is not connected: the run goes on without it")
         run = {"id": folder.config["id"], "settings": self._settings.to_dict(), "sites": sites, "shared": shared}
         loop = RunLoop(self._settings, folder, run, self._attendance, self._meter)
 

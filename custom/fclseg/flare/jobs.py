@@ -25,8 +25,10 @@ for jobs that have this folder. Jobs for real sites are made without it: see doc
 """
 
 
-def meta(row: Row) -> dict[str, Any]:
-    return {"name": row.job, "resource_spec": {}, "min_clients": 1, "deploy_map": {"app": ["@ALL"]}}
+def meta(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What NVFlare's scheduler reads: a job waits until as many sites are connected as its rounds need answers."""
+    fewest = settings.get("min_sites", 1)
+    return {"name": row.job, "resource_spec": {}, "min_clients": fewest, "deploy_map": {"app": ["@ALL"]}}
 
 
 def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def _chain(path: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def files(row: Row, settings: Mapping[str, Any], simulator: bool = True) -> dict[str, str]:
     """Relative path -> text of all files of a job, for the simulator or for real sites."""
     documents = {
-        "meta.json": meta(row),
+        "meta.json": meta(row, settings),
         "app/config/config_fed_server.json": server(row, settings),
         "app/config/config_fed_client.json": client(row),
     }
@@ -127,9 +129,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m fclseg.flare.jobs", description="Write the NVFlare jobs.")
     parser.add_argument("folder", type=Path, nargs="?", default=Path("jobs"))
     parser.add_argument("--real-sites", action="store_true", help="for provisioned sites instead of the simulator")
+    parser.add_argument("--min-sites", type=int, default=1, metavar="K", help="that a start and each round need")
     arguments = parser.parse_args()
     for job, row in ROWS.items():
-        write_job(arguments.folder / job, row, defaults(row), simulator=not arguments.real_sites)
+        settings = {**defaults(row), "min_sites": arguments.min_sites}
+        write_job(arguments.folder / job, row, settings, simulator=not arguments.real_sites)
 
 
 if __name__ == "__main__":

@@ -42,9 +42,18 @@ class RunFolder:
         if file.exists():
             self.check(config)
             return
-        self.config = {**config, "id": uuid.uuid4().hex}
-        self.path.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps(self.config, indent=2) + "\n")
+        self._write({**config, "id": uuid.uuid4().hex})
+
+    def admit(self, present: list[str]) -> list[str]:
+        """All sites of the run: those it has had so far, whether they are here or not, and those that join it now."""
+        known = self.config.get("sites", [])
+        if joining := set(present) - set(known):
+            self._write({**self.config, "sites": sorted({*known, *joining})})
+        return self.config["sites"]
+
+    def _write(self, config: dict[str, Any]) -> None:
+        self.config = config
+        write_text(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
 
     def forget(self) -> None:
         """Remove the run; a folder that no run has made is left alone, whatever it was named."""

@@ -1,0 +1,69 @@
+"""Who takes part when a run is started and continued, as NVFlare's controller decides it."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from inprocess import InProcess
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.signal import Signal
+
+from fclseg.data.phantom import write_phantom
+from fclseg.flare.controller import RoundController
+
+SITES = ("site-1", "site-2", "site-3")
+
+
+@pytest.fixture
+def submit(tmp_path, monkeypatch):
+    """Submit one run's job with some sites connected; ``stop_after`` rounds the server dies."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("FCLSEG_DEVICE", "cpu")
+    write_phantom(tmp_path / "data", patients=1, frames=2)
+    run = InProcess(tmp_path / "run", dict.fromkeys(SITES, tmp_path / "data"), "fclopt_dp", rounds=3)
+    (run.run / "config.json").unlink()  # the controller writes its own
+
+    def submit(present, stop_after=3):
+        controller = RoundController(run.settings.to_dict(), str(run.folder / "server"), "job")
+        controller._engine = SimpleNamespace(
+            get_clients=lambda: [SimpleNamespace(name=site) for site in present],
+            get_workspace=lambda: SimpleNamespace(get_run_dir=lambda job: str(tmp_path / "download")),
+        )
+
+        def ask(task, messages, timeout, accept, abort_signal, fl_ctx):
+            run.attendance = controller._attendance
+            if any(message.round_number >= stop_after for message in messages.values()):
+                raise KeyboardInterrupt
+            assert set(messages) <= set(present)  # NVFlare cannot send to a site that is not in the job
+            return run.ask(task, messages, timeout, accept)
+
+        controller._ask = ask
+        controller._run(Signal(), FLContext())
+
+    submit.path = run.run
+    return submit
+
+
+def _records(path):
+    return [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+
+
+def test_a_run_that_lost_a_site_goes_on_and_takes_it_back(submit):
+    with pytest.raises(KeyboardInterrupt):
+        submit(SITES, stop_after=1)
+    with pytest.raises(KeyboardInterrupt):
+        submit(SITES[:2], stop_after=2)
+    submit(SITES)
+    assert [record["drawn"] for record in _records(submit.path)] == [list(SITES), list(SITES[:2]), list(SITES)]
+    assert json.loads((submit.path / "config.json").read_text())["sites"] == list(SITES)
+
+
+def test_a_run_that_began_with_one_site_is_joined_by_the_others(submit):
+    with pytest.raises(KeyboardInterrupt):
+        submit(SITES[:1], stop_after=1)
+    first = json.loads((submit.path / "config.json").read_text())
+    submit(SITES)
+    records = _records(submit.path)
+    assert [record["drawn"] for record in records] == [["site-1"], list(SITES), list(SITES)]
+    assert {report["status"] for record in records for report in record["sites"].values()} == {"ok"}
+    assert json.loads((submit.path / "config.json").read_text()) == {**first, "sites": list(SITES)}
