@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fclseg.flare.memory import SiteMemory, SiteState
-from fclseg.flare.tensors import StateError, read_state, write_state
+from fclseg.flare.tensors import KEPT_CHECKPOINTS, StateError, read_state, write_state
 
 
 def _state(value: float) -> dict[str, dict[str, torch.Tensor]]:
@@ -53,8 +53,28 @@ def test_a_round_starts_from_the_newest_state_before_it(tmp_path):
     assert memory.load_before(9).round_number == 4
     assert memory.load_before(4).round_number == 1  # the server died in round 4 and asks for it again
     assert memory.load_before(4).component("a")["weight"][0, 0] == 1.0
-    assert memory.load_before(1) is None  # only the last two rounds are kept
-    assert len(list(tmp_path.glob("round-*"))) == 2
+    assert memory.load_before(1).round_number == 0 and memory.load_before(0) is None
+
+
+def test_a_server_that_goes_back_to_its_oldest_checkpoint_finds_the_sites_states(tmp_path):
+    rounds = 9
+    memory = _memory(tmp_path, rounds=range(rounds))  # the last one while the server died in that round
+    oldest = rounds - 1 - KEPT_CHECKPOINTS  # the round after which the server wrote it
+    assert memory.load_before(oldest + 1).round_number == oldest
+    assert len(list(tmp_path.glob("round-*"))) == KEPT_CHECKPOINTS + 1
+    with pytest.raises(StateError, match=rf"no state from before round {oldest}: restore a backup"):
+        memory.load_before(oldest)
+    memory.save(SiteState(oldest + 1, _state(0.0)["method"], {}))  # which drops the states of later rounds
+    with pytest.raises(StateError, match="no state from before"):
+        memory.load_before(oldest)
+    assert memory.load_before(0) is None  # where every site starts anew
+
+
+def test_the_first_round_of_a_site_that_joined_late_can_be_repeated(tmp_path):
+    memory = _memory(tmp_path, rounds=(5,))
+    assert memory.load_before(5) is None
+    memory.save(SiteState(5, _state(0.0)["method"], {}))
+    assert memory.load_before(5) is None and memory.load_before(6).round_number == 5
 
 
 def test_state_of_a_run_that_was_started_over_is_not_used(tmp_path):

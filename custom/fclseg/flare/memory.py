@@ -1,8 +1,8 @@
 """A site's memory: what it keeps on its own disk between two tasks.
 
 Every task may run in a new process, a site may be restarted, and a server that died asks for its last round again. All
-three are the same case here: a task of round r starts from the newest state of a round before r. The last two rounds
-are kept for that.
+three are the same case here: a task of round r starts from the newest state of a round before r. Older states are kept
+for that: one more than the server has checkpoints, since a site may have finished the round in which the server died.
 """
 
 import fcntl
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fclseg.flare.tensors import State, StateError, read_state, write_state
+from fclseg.flare.tensors import KEPT_CHECKPOINTS, State, StateError, read_state, write_state
 
-KEPT_ROUNDS = 2
+KEPT_ROUNDS = KEPT_CHECKPOINTS + 1
 
 
 @dataclass
@@ -42,7 +42,8 @@ class SiteMemory:
 
     def save(self, state: SiteState) -> None:
         path = self.folder / f"round-{state.round_number:04d}.safetensors"
-        info = {"round": state.round_number, "run_id": self.run_id}
+        first = not any(_round_of(path) < state.round_number for path in self._paths())
+        info = {"round": state.round_number, "run_id": self.run_id, "first": first}
         write_state(path, {"method": state.method, "optimizer": state.optimizer}, info)
         later = [path for path in self._paths() if _round_of(path) > state.round_number]
         for gone in later:  # of a run that was started over, or that the server took up again from an earlier round
@@ -51,7 +52,10 @@ class SiteMemory:
             old.unlink(missing_ok=True)
 
     def load_before(self, round_number: int) -> SiteState | None:
-        """Where the site stood when the round began; None when it has not trained in this run yet."""
+        """Where the site stood when the round began; None when it had not trained in this run yet.
+
+        A site that did train but no longer knows is refused: it would start anew among trained networks.
+        """
         for path in reversed(self._paths()):
             if _round_of(path) >= round_number:
                 continue
@@ -59,6 +63,13 @@ class SiteMemory:
             if info["run_id"] == self.run_id:
                 return SiteState(info["round"], states["method"], states.get("optimizer", {}))
             path.unlink()  # left by a run that was started over
+        if round_number and (later := self._paths()):
+            _, info = read_state(later[0])
+            if info["run_id"] == self.run_id and not info.get("first", True):
+                raise StateError(
+                    f"{self.folder} has no state from before round {round_number}: restore a backup of it or of the "
+                    "server's newest checkpoint, or delete it and the site takes part like one that had been absent"
+                )
         return None
 
     def keep_global(self, round_number: int, components: dict[str, State]) -> None:

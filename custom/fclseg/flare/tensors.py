@@ -13,6 +13,9 @@ from fclseg.networks.loading import read_tensors, write_tensors
 
 State = dict[str, torch.Tensor]
 
+KEPT_CHECKPOINTS = 2
+"""How many the server keeps, so that a damaged one can be deleted."""
+
 
 class StateError(FCLSegError):
     """A state file that must not be used."""
