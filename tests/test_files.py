@@ -1,9 +1,11 @@
 """Files that are whole or not there."""
 
+import os
+
 import pytest
 
 from fclseg.errors import DataError
-from fclseg.files import make_folder, whole_file, write_text
+from fclseg.files import append_line, make_folder, whole_file, write_text
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path):
@@ -16,6 +18,24 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_draft(tmp_path):
     assert path.read_text() == "old" and list(path.parent.iterdir()) == [path]
     write_text(path, "new")
     assert path.read_text() == "new" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_is_on_the_disk_before_it_takes_its_place(tmp_path, monkeypatch):
+    happened = []
+
+    def fsync(descriptor):
+        happened.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{descriptor}'))}")
+
+    def replace(draft, path, replace=os.replace):
+        happened.append(f"move {os.path.basename(path)}")
+        replace(draft, path)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    write_text(tmp_path / "table.csv", "text")
+    assert happened == [f"sync .{os.getpid()}.table.csv", "move table.csv", f"sync {tmp_path.name}"]
+    append_line(tmp_path / "table.csv", " and more")
+    assert happened[3:] == ["sync table.csv"] and (tmp_path / "table.csv").read_text() == "text and more\n"
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):

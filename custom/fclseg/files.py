@@ -1,4 +1,7 @@
-"""Files that are whole or not there: written beside their place and moved into it in one step."""
+"""Files that are whole or not there: written beside their place and moved into it in one step.
+
+They are on the disk, not only in the machine's memory, when a write returns: a power cut takes nothing back.
+"""
 
 import contextlib
 import errno
@@ -17,7 +20,10 @@ def whole_file(path: Path | str) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield draft
+        _to_disk(draft)
         os.replace(draft, path)
+        with contextlib.suppress(OSError):  # not every file system can
+            _to_disk(path.parent)
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror}): free space or choose another folder") from None
     finally:
@@ -29,6 +35,22 @@ def write_text(path: Path | str, text: str) -> None:
     """Write a text file in one step."""
     with whole_file(path) as draft:
         draft.write_text(text, encoding="utf-8")
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file; half a line is what a crash can leave, and it has no line end."""
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    _to_disk(path)
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def make_folder(folder: Path) -> None:

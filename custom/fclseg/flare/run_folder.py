@@ -8,15 +8,14 @@ from typing import Any
 
 from fclseg.data.volumes import LABELS
 from fclseg.errors import FCLSegError
-from fclseg.files import write_text
+from fclseg.files import append_line, write_text
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.settings import RunSettings
-from fclseg.flare.tensors import read_state, write_state
+from fclseg.flare.tensors import KEPT_CHECKPOINTS, read_state, write_state
 from fclseg.methods.base import Method
 from fclseg.networks.loading import save_encoder
 from fclseg.networks.model_file import MODEL, TrainedModel, write_model
 
-KEPT_CHECKPOINTS = 2
 CONFIG = "config.json"
 ENCODER = "encoder.safetensors"
 SIMULATOR_LOG = "simulator.log"
@@ -106,8 +105,7 @@ class RunFolder:
 
     def save(self, model: GlobalModel, record: dict[str, Any]) -> None:
         """Note a finished round: its line first, since ``load`` trusts the checkpoint and drops lines beyond it."""
-        with open(self.path / "rounds.jsonl", "a") as file:
-            file.write(json.dumps(record) + "\n")
+        append_line(self.path / "rounds.jsonl", json.dumps(record))
         write_state(self.path / "checkpoints" / f"round-{model.next_round - 1:04d}.safetensors", *model.to_states())
         for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
             old.unlink()
