@@ -60,6 +60,23 @@ def test_other_sites_components_are_passed_on():
     assert "bank" not in model.means and set(model.downloads()) == {"online", "target"}
 
 
+def test_the_last_component_of_a_site_that_did_not_answer_is_still_passed_on(tmp_path):
+    names = ("online", "target", "bank")
+    model, like = _model("fcl")
+    for number, values in enumerate(({"a": 1, "b": 2, "c": 3}, {"a": 4}, {"c": 5})):
+        aggregator = Aggregator(model.row, number, 2, like)
+        for site, value in values.items():
+            aggregator.accept(site, _result(like, value, names, round_number=number, site=site))
+        aggregator.finish(model)
+    folder = RunFolder(tmp_path / "run")
+    folder.open({}, fresh=False)
+    folder.save(model, {"round": 2})
+    for kept in (model, folder.load(_model("fcl")[0])):
+        banks = {site: state["features"].flat[0] for site, state in kept.from_others("a")["bank"].items()}
+        assert banks == {"b": 2, "c": 5} and kept.from_others("b")["bank"]["a"]["features"].flat[0] == 4
+        assert kept.trained == ["c"]
+
+
 def test_before_the_first_round_there_is_nothing_from_others():
     assert _model("fcl")[0].from_others("a") == {}
 

@@ -38,7 +38,7 @@ class GlobalModel:
         return {name: arrays for name, arrays in self.means.items() if name in down}
 
     def from_others(self, site: str) -> dict[str, dict[str, Arrays]]:
-        """What the other sites sent in the last round, for the flows that are passed on."""
+        """What each of the other sites sent last, for the flows that are passed on."""
         found = {name: {s: a for s, a in states.items() if s != site} for name, states in self.others.items()}
         return {name: states for name, states in found.items() if states}
 
@@ -98,7 +98,7 @@ class Aggregator:
         model.means |= results
         model.fresh = set(results)
         for name, states in self._others.items():
-            model.others[name] = states
+            model.others[name] |= states  # of a site that was not asked or did not answer, its last one stays
         model.trained = sorted(self.sites)
         model.next_round = self._round + 1
 
