@@ -40,3 +40,12 @@ def test_first_round_takes_everything():
     predictor = shifted(method.predictor.state_dict(), 1.0)
     method.receive({"online": method.send("online"), "predictor": predictor})
     assert torch.equal(method.predictor[0].weight, predictor["0.weight"])
+
+
+def test_a_site_that_took_the_global_network_for_its_own_takes_the_predictor_too():
+    """What a site that joins late does first, see ``SiteLearner``."""
+    method = FedU(PRESET)
+    online, predictor = shifted(method.online.state_dict(), 1.0), shifted(method.predictor.state_dict(), 1.0)
+    method.receive({"online": online, "target": online})
+    method.receive({"online": online, "predictor": predictor})
+    assert all(torch.equal(value, predictor[name]) for name, value in method.predictor.state_dict().items())

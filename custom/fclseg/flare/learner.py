@@ -54,9 +54,10 @@ class SiteLearner(Learner):
         site, round_number = self._site, message.round_number
         with training_slot(self._place.threads), site.memory.held():
             torch.set_num_threads(self._place.threads)
-            optimizer = self._prepare(round_number)
+            state = site.memory.load_before(round_number)
+            optimizer = self._prepare(state)
             before = diagnostics.before(site, message)
-            self._receive(message)
+            self._receive(message, late=state is None and round_number > 0)
             result = self._train(optimizer, round_number)
             answer = self._outgoing({"round": round_number, "run": message.meta["run"], **vars(result)})
             self._check(answer, self._place.name)  # before it is remembered: a round that went wrong leaves no trace
@@ -80,24 +81,30 @@ class SiteLearner(Learner):
         known = {flow.component for flow in self._site.settings.row.flows} - {DISTANCE}
         check_message(message, {name: to_arrays(self._site.method.send(name)) for name in known}, sender)
 
-    def _prepare(self, round_number: int) -> torch.optim.Optimizer:
-        """Method and optimiser as they were when the round began."""
+    def _prepare(self, state: SiteState | None) -> torch.optim.Optimizer:
+        """Method and optimiser as they were when the round began; without a state, the initial ones."""
         from fclseg.methods.training import load_optimizer_state, make_optimizer
 
         site = self._site
-        state = site.memory.load_before(round_number)
         site.method.load_state_dict(state.method if state else site.build_method().state_dict())
         optimizer = make_optimizer(site.method, site.preset)
         load_optimizer_state(optimizer, state.optimizer if state else {})
         return optimizer
 
-    def _receive(self, message: Message) -> None:
-        """Everything that came down: with this task, with the distance task of this round, or predicted by a filter."""
+    def _receive(self, message: Message, late: bool) -> None:
+        """Everything that came down: with this task, with the distance task of this round, or predicted by a filter.
+
+        A site that joins ``late`` takes the global network for its own before that, also as its target: a network that
+        has been trained would learn nothing from an initial target, and none may come down.
+        """
         method = self._site.method
         for name, state in self._site.memory.recall_global(message.round_number).items():
             message.components.setdefault(name, to_arrays(state))
         self._check(message, "the server")
-        method.receive({name: to_tensors(arrays) for name, arrays in message.components.items()})
+        received = {name: to_tensors(arrays) for name, arrays in message.components.items()}
+        if late and "online" in received:
+            method.receive({name: received["online"] for name in ("online", "target") if hasattr(method, name)})
+        method.receive(received)
         for name, states in message.others.items():
             method.receive_others(name, {site: to_tensors(arrays) for site, arrays in states.items()})
 
