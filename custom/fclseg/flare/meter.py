@@ -59,14 +59,17 @@ class Meter:
                 self._wire[site][direction] += size
 
     def take(self, sites: list[str]) -> dict[str, dict[str, Any]]:
-        """The counts since the last call: {site: {up: {payload: {component: bytes}, wire: bytes}, down: ...}}."""
+        """The counts since the last call: {site: {up: {payload: {component: bytes}, wire: bytes}, down: ...}}.
+
+        Of the given sites and of all others that moved something, such as an answer that came too late.
+        """
         with self._lock:
             counts = {
                 site: {
                     way: {"payload": dict(self._payload[site][way]), "wire": self._wire[site][way]}
                     for way in (UP, DOWN)
                 }
-                for site in sites
+                for site in sorted({*sites, *self._payload, *self._wire})
             }
             self._payload.clear()
             self._wire.clear()
