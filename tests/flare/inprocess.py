@@ -35,6 +35,7 @@ class InProcess:
         self.settings = RunSettings.read({"job": job, "changes": TINY, **settings}, {})
         self.absent: dict[str, set[int]] = {}
         self.broken: set[tuple[str, str, int]] = set()
+        self.dies_in: int | None = None  # the round in which the server's process ends
         self.asked: list[tuple[str, int, list[str]]] = []  # task, round, sites
         self.run = folder / "server" / "runs" / self.settings.run
         self._cache = folder / "cache"
@@ -65,6 +66,8 @@ class InProcess:
     def ask(self, task, messages, timeout, accept) -> dict[str, str]:
         """What the controller's does, one site after the other."""
         failures, number = {}, next(message.round_number for message in messages.values())
+        if number == self.dies_in:
+            raise KeyboardInterrupt
         self.asked.append((task, number, sorted(messages)))
         for site, message in messages.items():
             if number in self.absent.get(site, ()):
@@ -83,12 +86,12 @@ class InProcess:
 
     def _exchange(self, site, task, message, broken):
         data = self._down(task, message.to_shareable())
-        self._count(EventType.AFTER_TASK_DATA_FILTER, FLContextKey.TASK_DATA, site, data)
+        self.count(EventType.AFTER_TASK_DATA_FILTER, FLContextKey.TASK_DATA, site, data)
         result = self._site[site].execute(task, data, broken)
-        self._count(EventType.BEFORE_TASK_RESULT_FILTER, FLContextKey.TASK_RESULT, site, result)
+        self.count(EventType.BEFORE_TASK_RESULT_FILTER, FLContextKey.TASK_RESULT, site, result)
         return read_result(result)
 
-    def _count(self, event, key, site, shareable) -> None:
+    def count(self, event, key, site, shareable) -> None:
         context, peer = FLContext(), FLContext()
         peer.put(ReservedKey.IDENTITY_NAME, site, private=False, sticky=False)
         context.set_peer_context(peer)
