@@ -59,9 +59,10 @@ def test_ptnu_is_fclopt_and_two_filters_and_dp_one_more():
 
 
 def test_a_job_waits_for_as_many_sites_as_its_rounds_need():
-    texts = files(ROWS["fclopt"], {**DEFAULTS, "min_sites": 7})
+    settings = defaults(ROWS["fclopt"])
+    texts = files(ROWS["fclopt"], {**settings, "min_sites": 7})
     assert json.loads(texts["meta.json"])["min_clients"] == 7
-    assert json.loads(_committed("fclopt")["meta.json"])["min_clients"] == DEFAULTS["min_sites"] == 1
+    assert json.loads(_committed("fclopt")["meta.json"])["min_clients"] == settings["min_sites"] == 1
 
 
 def test_jobs_carry_no_code_and_none_at_all_to_real_sites():

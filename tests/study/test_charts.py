@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fclseg.study.report.charts import Effect, Series, forest, line_chart, nice_ticks, stacked_bars
+from fclseg.study.report.curves import traffic
 
 
 def drawing(figure) -> ElementTree.Element:
@@ -51,6 +52,15 @@ def test_stacked_bars_add_up():
     assert len(heights) == 3, "an empty part is not drawn"
     assert heights[1] == pytest.approx(3 * heights[0], abs=0.3)
     assert heights[2] == pytest.approx(2 * heights[0], abs=0.3)
+
+
+def test_traffic_is_the_mean_of_the_sites_that_took_part():
+    def counts(payload, wire):
+        return {"up": {"payload": payload, "wire": wire}, "down": {"payload": {}, "wire": 0}}
+
+    sites = {"a": counts({"online": 4e6}, 5e6), "b": counts({"online": 2e6}, 3e6), "idle": counts({}, 100)}
+    payload, wire = traffic([{"bytes": sites}])
+    assert payload == {"↑ online": [3.0]} and wire == [4.0]
 
 
 def test_forest_puts_zero_between_better_and_worse():

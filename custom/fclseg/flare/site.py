@@ -17,6 +17,9 @@ from fclseg.flare.settings import Place, RunSettings
 from fclseg.flare.tensors import State
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fclseg.data.records import Volume
     from fclseg.data.sampler import SliceSampler
     from fclseg.methods.base import Method
 
@@ -73,7 +76,7 @@ class Site:
                 f"{self.place.name} has labels of the structures of {volumes[0].layout}, and job '{self.settings.job}' "
                 f"segments those of {self.method.layout}: this site cannot take part"
             )
-        patients = self._patients(sorted({volume.patient for volume in volumes}))
+        patients = self._patients(volumes)
         if patients is not None:
             volumes = [volume for volume in volumes if volume.patient in patients]
         spacing = self.preset.spacing(volumes[0].layout) if volumes else 0.0
@@ -94,7 +97,7 @@ class Site:
     def _needs_folds(self) -> bool:
         return self.settings.fold is not None or self.settings.annotated is not None
 
-    def _patients(self, available: list[str]) -> set[str] | None:
+    def _patients(self, volumes: Sequence[Volume]) -> set[str] | None:
         """Which patients the site may train on; None: all in its folder.
 
         In a simulation all sites share one folder, so a split deals out the patients. A real site has its own folder,
@@ -106,7 +109,10 @@ class Site:
         if self.place.splits:
             splits = Splits.load(self.place.splits)
         elif self.place.simulated:
-            splits = Splits.make(available, len(self.sites), folds=5 if self._needs_folds else 2, seed=settings.seed)
+            available = sorted({volume.patient for volume in volumes})
+            labelled = {volume.patient for volume in volumes if volume.label is not None}
+            folds, without = (5, set(available) - labelled) if self._needs_folds else (2, ())
+            splits = Splits.make(available, len(self.sites), folds, settings.seed, unlabelled=without)
         elif not self._needs_folds:
             return None
         else:

@@ -107,8 +107,11 @@ def traffic(rounds: Sequence[dict[str, Any]]) -> tuple[dict[str, list[float]], l
         reverse=True,
     )
 
+    def took_part(counts: dict[str, Any]) -> bool:  # a site that is left out of a round still asks for work
+        return bool(counts["up"]["payload"] or counts["down"]["payload"])
+
     def mean(one: dict[str, Any], read) -> float:
-        values = [read(counts) for counts in one.get("bytes", {}).values()]
+        values = [read(counts) for counts in one.get("bytes", {}).values() if took_part(counts)]
         return fmean(values) / 1e6 if values else 0.0
 
     arrows = {"up": "↑", "down": "↓"}
