@@ -35,11 +35,12 @@ def encoder_file(tmp_path_factory):
 
 def test_result_and_files(phantom, tmp_path):
     result = finetune(spec_of(phantom, hd95=True), tmp_path / "out")
-    assert list(result.dice) == ["RV", "MYO", "LV"] == list(result.hd95)
-    assert result.mean_dice == pytest.approx(sum(result.dice.values()) / 3)
-    assert all(0 <= value <= 1 for value in result.dice.values())
-    assert {row["patient"] for row in result.patients} == {"patient003", "patient004"}
-    assert [row["phase"] for row in result.patients] == ["ED", "ES"] * 2
+    evaluation = result.evaluation
+    assert list(evaluation.dice) == ["RV", "MYO", "LV"] == list(evaluation.hd95)
+    assert evaluation.mean_dice == pytest.approx(sum(evaluation.dice.values()) / 3)
+    assert all(0 <= value <= 1 for value in evaluation.dice.values())
+    assert {row["patient"] for row in evaluation.rows} == {"patient003", "patient004"}
+    assert [row["phase"] for row in evaluation.rows] == ["ED", "ES"] * 2
     assert len(result.losses) == EPOCHS and result.losses[-1] < result.losses[0] and result.seconds > 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {MODEL, "training.json", "evaluation.csv", "evaluation.json"}
@@ -155,7 +156,7 @@ def test_nobody_held_out_leaves_no_scores_of_an_earlier_training(phantom, tmp_pa
     assert {"evaluation.csv", "evaluation.json"} < {path.name for path in tmp_path.iterdir()}
     everybody = tuple(f"patient{number:03d}" for number in range(1, 5))
     result = finetune(FinetuneSpec(phantom, everybody, (), preset="demo", overrides={"epochs": 1}), tmp_path)
-    assert result.patients == [] and result.dice == {}
+    assert result.evaluation.rows == [] and result.evaluation.dice == {}
     assert {path.name for path in tmp_path.iterdir()} == {MODEL, "training.json"}
     assert capsys.readouterr().out.endswith("nobody was held out, so nothing is scored\n")
 

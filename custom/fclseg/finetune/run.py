@@ -37,10 +37,7 @@ class FinetuneSpec:
 
 @dataclass(frozen=True)
 class FinetuneResult:
-    dice: dict[str, float]  # per structure, mean over the validation patients
-    mean_dice: float
-    hd95: dict[str, float]  # per structure in mm; empty unless asked for
-    patients: list[dict]  # one row per volume: patient, frame, phase, dice_*, hd95_*
+    evaluation: Evaluation  # of the validation patients
     losses: list[float]  # mean training loss of each epoch
     seconds: float
     evaluator: VolumeEvaluator  # with the trained network, for pictures of its predictions
@@ -67,7 +64,7 @@ def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progre
         if (sentence := user_error(error)) is not None and sentence is not error:
             raise sentence from error
         raise
-    return _result(outcome, evaluator, history.losses, time.perf_counter() - began)
+    return FinetuneResult(outcome, list(history.losses), time.perf_counter() - began, evaluator)
 
 
 def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress: bool) -> ConfigParser:
@@ -93,9 +90,3 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
         }
     )
     return parser
-
-
-def _result(evaluation: Evaluation, evaluator: VolumeEvaluator, losses: list[float], seconds: float) -> FinetuneResult:
-    return FinetuneResult(
-        evaluation.dice, evaluation.mean_dice, evaluation.hd95, evaluation.rows, list(losses), seconds, evaluator
-    )

@@ -5,7 +5,6 @@ import io
 import time
 import warnings
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -33,18 +32,16 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
 
         evaluator, losses = finetune_federated(cell, cache, encoder, chosen)
         evaluation = evaluator.run()
-        dice, hd95, volumes = evaluation.dice, evaluation.hd95, evaluation.rows
     else:
         result = finetune_here(cell, encoder, chosen)
-        evaluator, losses = result.evaluator, result.losses
-        dice, hd95, volumes = result.dice, result.hd95, result.patients
+        evaluator, losses, evaluation = result.evaluator, result.losses, result.evaluation
     if shows_picture(cell, splits):
         save_picture(cache.attachment(cell.key, ".npz"), evaluator, chosen.validation)
     return {
-        "dice": fmean(dice.values()),
-        "structures": dice,
-        "hd95": hd95,
-        "volumes": volumes,
+        "dice": evaluation.mean_dice,
+        "structures": evaluation.dice,
+        "hd95": evaluation.hd95,
+        "volumes": evaluation.rows,
         "annotated": list(chosen.patients),
         "losses": [round(loss, 5) for loss in losses],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
