@@ -45,7 +45,7 @@ def test_values_of_the_wrong_kind_are_one_sentence(setting, value):
 @pytest.mark.parametrize(
     ("setting", "value", "wanted"),
     [("structural_positives", 7, "from 0 to 1"), ("structural_positives", -0.1, "from 0 to 1"),
-     ("ema_momentum", 1, "below 1"), ("ema_momentum", 1.5, "below 1"), ("sgd_momentum", 1.0, "below 1"),
+     ("ema_momentum", -0.1, "from 0 to 1"), ("ema_momentum", 1.5, "from 0 to 1"), ("sgd_momentum", 1.0, "below 1"),
      ("ptnu_momentum", 0, "between 0 and 1"), ("ptnu_momentum", 1, "between 0 and 1"),
      ("temperature", 0, "above 0"), ("pixel_scale", 0.0, "above 0"), ("lr_moco", 0, "above 0"),
      ("lr_byol", 0, "above 0"), ("finetune_lr", float("inf"), "above 0"), ("weight_decay", -1, "from 0 on"),

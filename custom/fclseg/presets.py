@@ -152,7 +152,7 @@ BOUNDS = {
     "temperature": POSITIVE,
     "structural_positives": (lambda value: 0 <= value <= 1, "a share from 0 to 1"),
     "sgd_momentum": (lambda value: 0 <= value < 1, "a number from 0 on that is below 1"),
-    "ema_momentum": (lambda value: 0 <= value < 1, "a number from 0 on that is below 1"),
+    "ema_momentum": (lambda value: 0 <= value <= 1, "a number from 0 to 1"),
     "ptnu_momentum": (lambda value: 0 < value < 1, "a number between 0 and 1"),
 }
 """Of other numbers, where not everything from 0 on makes sense: the test and what it wants."""

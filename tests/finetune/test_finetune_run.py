@@ -82,7 +82,7 @@ def test_no_epoch_is_no_training(phantom):
 def test_same_seed_same_result_and_nothing_written(phantom, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first, second, other = (finetune(spec_of(phantom, seed=seed)) for seed in (1, 1, 2))
-    assert first.losses == second.losses and first.patients == second.patients
+    assert first.losses == second.losses and first.evaluation == second.evaluation
     assert first.losses != other.losses
     assert list(tmp_path.iterdir()) == []
 
@@ -135,7 +135,7 @@ def test_interrupted_and_resumed_equals_never_interrupted(phantom, tmp_path):
     with pytest.raises(FCLSegError, match=r"another 'seed'.*choose another output_dir"):
         finetune(spec_of(phantom, seed=9, overrides=every_epoch), tmp_path / "cut")
     resumed = finetune(spec, tmp_path / "cut")
-    assert resumed.losses == whole.losses and resumed.patients == whole.patients
+    assert resumed.losses == whole.losses and resumed.evaluation == whole.evaluation
     ours, theirs = (read_tensors(tmp_path / name / MODEL)[0] for name in ("cut", "whole"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert not (tmp_path / "cut" / CHECKPOINT).exists()
