@@ -37,8 +37,14 @@ def write_text(path: Path | str, text: str) -> None:
         draft.write_text(text, encoding="utf-8")
 
 
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a file (none where it is not there) but not half a line, without a line end, that a crash left."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a file; half a line is what a crash can leave, and it has no line end."""
+    """Add a line to a file; what a crash can leave of it ``whole_lines`` passes over."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(line + "\n")
     _to_disk(path)

@@ -66,6 +66,13 @@ class Preset:
             return self.finetune_epochs
         return min(self.finetune_epochs, max(FEWEST_EPOCHS, self.finetune_steps // steps_per_epoch))
 
+    def federated_finetuning(self, steps_per_epoch: int) -> dict[str, int]:
+        """Fine-tuning where a federated run looks for its own settings: as many steps a site as fine-tuning in one
+        place takes, divided among ``finetune_rounds``."""
+        epochs = self.epochs_of_finetuning(steps_per_epoch)
+        rounds = min(self.finetune_rounds, epochs)
+        return {"rounds": rounds, "local_epochs": round(epochs / rounds), "batch_size": self.finetune_batch}
+
     def spacing(self, layout: str) -> float:
         return SPACING_MM[layout] * self.pixel_scale
 

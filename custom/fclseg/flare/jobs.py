@@ -113,16 +113,12 @@ def defaults(row: Row) -> dict[str, Any]:
 
 
 def budget(row: Row, preset: Preset) -> dict[str, int]:
-    """Of a job that trains on labels, the preset's fine-tuning settings where a federated run looks for its own.
+    """What a job that trains on labels changes in the preset.
 
     The server does not know how many labels the sites have, so where the preset bounds the steps, an epoch counts as
     one step.
     """
-    if not method_class(row).wants_labels:
-        return {}
-    epochs = preset.epochs_of_finetuning(1)
-    rounds = min(preset.finetune_rounds, epochs)
-    return {"rounds": rounds, "local_epochs": round(epochs / rounds), "batch_size": preset.finetune_batch}
+    return preset.federated_finetuning(steps_per_epoch=1) if method_class(row).wants_labels else {}
 
 
 def main() -> None:

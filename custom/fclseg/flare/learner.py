@@ -103,7 +103,8 @@ class SiteLearner(Learner):
         self._check(message, "the server")
         received = {name: to_tensors(arrays) for name, arrays in message.components.items()}
         if late and "online" in received:
-            method.receive({name: received["online"] for name in ("online", "target") if hasattr(method, name)})
+            own = ("online", "target") if method.has_target else ("online",)
+            method.receive(dict.fromkeys(own, received["online"]))
         method.receive(received)
         for name, states in message.others.items():
             method.receive_others(name, {site: to_tensors(arrays) for site, arrays in states.items()})

@@ -8,7 +8,7 @@ from typing import Any
 
 from fclseg.data.volumes import LABELS
 from fclseg.errors import FCLSegError
-from fclseg.files import append_line, write_text
+from fclseg.files import append_line, whole_lines, write_text
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import KEPT_CHECKPOINTS, read_state, write_state
@@ -126,10 +126,8 @@ class RunFolder:
         write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
 
     def rounds(self) -> list[dict[str, Any]]:
-        """All complete lines; a run that was killed while it wrote one leaves half a line, without a line end."""
-        file = self.path / "rounds.jsonl"
-        text = file.read_text() if file.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        """What is known of each finished round."""
+        return [json.loads(line) for line in whole_lines(self.path / "rounds.jsonl")]
 
     def publish(self, folder: Path) -> None:
         """Copy the results to where ``nvflare job download`` finds them."""

@@ -11,23 +11,20 @@ from typing import Any
 from fclseg.data.sites import Splits
 from fclseg.data.volumes import LABELS
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import get_row
-from fclseg.federation.states import to_tensors
 from fclseg.finetune.dataset import open_dataset, training_slices
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw
 from fclseg.flare.jobs import write_job
 from fclseg.flare.launch import PICKUP_SECONDS, simulate
-from fclseg.flare.model import GlobalModel
 from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
 from fclseg.flare.settings import RunSettings
-from fclseg.methods.registry import build_method
+from fclseg.networks.model_file import load_model
 from fclseg.presets import Preset, get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FEDERATED_JOB, FROZEN, Dataset, Finetuning
 
 
-def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **more: Any) -> RunSettings:
+def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **more: Any) -> RunFolder:
     """Run a job over the sites of the data's split, or continue it; the run folder is ``folder``.
 
     Every site has to answer in every round: a result without one of them would be stored as if all had taken part.
@@ -42,14 +39,15 @@ def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **
     values = {"job": job, "preset": preset.name, "changes": changes, "seed": seed, "run": folder.name}
     values |= {"min_sites": len(sites), "pickup_timeout": PICKUP_SECONDS}
     settings = RunSettings.read({**values, **more}, environment={})
-    start_over_elsewhere(RunFolder(folder), settings, data)
+    run = RunFolder(folder)
+    start_over_elsewhere(run, settings, data)
     write_job(folder / "job" / job, settings.row, settings.to_dict())
     places = {"FCLSEG_RUNS": folder.parent, "FCLSEG_DATA": data.root, "FCLSEG_SPLITS": data.splits}
     environment = {name: str(path) for name, path in places.items()}
     simulate(folder / "job" / job, folder, sites, environment=environment)
-    if not RunFolder(folder).complete:
+    if not run.complete:
         raise FCLSegError(f"the run ended before its last round; NVFlare's messages are in {folder / SIMULATOR_LOG}")
-    return settings
+    return run
 
 
 def start_over_elsewhere(run: RunFolder, settings: RunSettings, data: Dataset) -> None:
@@ -62,14 +60,10 @@ def start_over_elsewhere(run: RunFolder, settings: RunSettings, data: Dataset) -
 
 
 def finetuning_preset(preset: Preset, reading: str, steps_per_epoch: int) -> Preset:
-    """The preset's fine-tuning settings where a federated run looks for its own: as many steps a site as fine-tuning in
-    one place takes, divided among the rounds."""
-    whole = preset.epochs_of_finetuning(steps_per_epoch)
-    rounds = min(preset.finetune_rounds, whole)
-    epochs = round(whole / rounds)
-    frozen_epochs = rounds * epochs if reading == FROZEN else preset.frozen_epochs
-    return replace(
-        preset, rounds=rounds, local_epochs=epochs, batch_size=preset.finetune_batch, frozen_epochs=frozen_epochs
+    """The preset of a federated fine-tuning; the frozen reading never releases the encoder."""
+    federated = replace(preset, **preset.federated_finetuning(steps_per_epoch))
+    return (
+        replace(federated, frozen_epochs=federated.rounds * federated.local_epochs) if reading == FROZEN else federated
     )
 
 
@@ -84,11 +78,8 @@ def finetune_federated(
     longest = max(training_slices(store, patients, batch).steps_per_epoch for patients in chosen.training.values())
     preset = finetuning_preset(cell.preset, cell.reading, longest)
     more = {"fold": cell.fold, "annotated": cell.labels, "encoder": encoder and str(encoder)}
-    settings = run_job(FEDERATED_JOB, folder, cell.data, preset, cell.seed, **more)
-    run = RunFolder(folder)
-    method = build_method(get_row(FEDERATED_JOB), preset, settings.seed)
-    model = run.load(GlobalModel.initial(settings.row, method))
-    method.receive({"online": to_tensors(model.means["online"])})
+    run = run_job(FEDERATED_JOB, folder, cell.data, preset, cell.seed, **more)
+    network = load_model(run.model, layout).network
     losses = [one["loss"] for one in run.rounds()]
     run.forget()  # the result is small, the sites' memories are not
-    return VolumeEvaluator(method.online, store, chosen.validation, list(LABELS[layout].values())), losses
+    return VolumeEvaluator(network, store, chosen.validation, list(LABELS[layout].values())), losses

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from fclseg.flare.run_folder import RunFolder
 from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FINETUNE_SETTINGS, Pretraining
@@ -12,12 +11,11 @@ from fclseg.study.federated import run_job
 
 def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
     """Pre-train at all sites; the result names the encoders, and its rounds are what the report draws."""
-    folder = RunFolder(cell.folder(cache.root))
     standard = get_preset(cell.preset.name)
     # An interrupted pre-training goes on whatever is fine-tuned from it, as the cell's key says.
     preset = replace(cell.preset, **{name: getattr(standard, name) for name in FINETUNE_SETTINGS})
-    run_job(cell.method, folder.path, cell.data, preset, cell.seed)
-    encoders = {site: str(path.relative_to(cache.root)) for site, path in folder.encoders.items()}
-    rounds = folder.rounds()
+    run = run_job(cell.method, cell.folder(cache.root), cell.data, preset, cell.seed)
+    encoders = {site: str(path.relative_to(cache.root)) for site, path in run.encoders.items()}
+    rounds = run.rounds()
     seconds = sum(one["seconds"] for one in rounds)  # of all parts of a run that was interrupted
     return {"run": {"rounds": rounds}, "encoders": encoders, "seconds": seconds}

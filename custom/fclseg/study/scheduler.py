@@ -21,6 +21,7 @@ import psutil
 
 from fclseg.environment import TRAINING_ENVIRONMENT
 from fclseg.errors import FCLSegError
+from fclseg.files import whole_lines
 from fclseg.study.cache import Cache
 from fclseg.study.cells import Cell, Finetuning, Pretraining
 from fclseg.study.progress import Estimate, Progress
@@ -94,8 +95,7 @@ class Scheduler:
         """What a running cell is, and for a pre-training how many rounds its run folder has."""
         if not isinstance(cell, Pretraining):
             return cell.describe()
-        rounds = cell.folder(self.cache.root) / "rounds.jsonl"
-        done = len(rounds.read_text().splitlines()) if rounds.exists() else 0
+        done = len(whole_lines(cell.folder(self.cache.root) / "rounds.jsonl"))
         return f"{cell.describe()}, round {done} of {cell.preset.rounds}"
 
     def _start(self, waiting: list[Cell], failures: list[Failure]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 
 from fclseg.errors import FCLSegError
-from fclseg.files import write_text
+from fclseg.files import whole_lines, write_text
 from fclseg.study.export import READINGS, find_entry, p_text, plus_minus
 from fclseg.study.progress import duration
 from fclseg.study.report import curves
@@ -45,8 +45,7 @@ def read_source(source: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]
 def read_run(folder: Path) -> dict[str, Any]:
     """A run of ``fclseg pretrain``."""
     config = json.loads((folder / "config.json").read_text()) if (folder / "config.json").exists() else {}
-    lines = (folder / "rounds.jsonl").read_text().splitlines(keepends=True)
-    rounds = [json.loads(line) for line in lines if line.endswith("\n")]
+    rounds = [json.loads(line) for line in whole_lines(folder / "rounds.jsonl")]
     settings = config.get("settings", {})
     seconds = sum(one.get("seconds", 0.0) for one in rounds)
     run = {"name": folder.name, "method": settings.get("job", folder.name), "seed": settings.get("seed", 0)}
