@@ -1,7 +1,7 @@
 """What a run is (the server decides) and where things are (each party decides for itself).
 
-This is the one place of a run that reads the environment. Its settings come from the job's configuration, and on the server
-the environment may replace them; the sites receive them with every task. Where a site's images are is never sent
+This is the one place of a run that reads the environment. Its settings come from the job's configuration, and on the
+server the environment may replace them; the sites receive them with every task. Where a site's images are is never sent
 anywhere: it is read at the site, from ``local/fclseg.json`` of its NVFlare workspace or from the environment.
 """
 
