@@ -54,17 +54,17 @@ def phantom_sampler(folder: Path, method: Method) -> TimedSampler:
     write_phantom(folder / "data", patients=4)
     store = open_store(
         read_folder(folder / "data"),
-        image_size=preset.image_size,
+        image_size=preset.images.size,
         spacing=preset.spacing("acdc"),
         cache=folder / "cache",
         progress=False,
     )
-    return TimedSampler(store, store.select(), preset.batch_size, partners=method.wants_partners)
+    return TimedSampler(store, store.select(), preset.pretraining.batch_size, partners=method.wants_partners)
 
 
 def measure(sampler: TimedSampler, method: Method, least: int) -> tuple[float, float, float, int]:
     """Seconds of loading, of making views and of everything, and the number of steps (at least ``least``)."""
-    optimizer, views = make_optimizer(method, method.preset), method.views
+    optimizer, views = make_optimizer(method), method.views
     total, steps, round_number = 0.0, 0, 0
     while steps < least:
         if round_number < 2:  # counting starts with the second round: the first one warms up
@@ -91,7 +91,7 @@ def main():
     print(
         f"augmentation: {share:.1%} of a {preset.name} BYOL step of {1000 * total / steps:.1f} ms (loading "
         f"{1000 * loading / steps:.2f} ms, two views {1000 * viewing / steps:.2f} ms, {steps} steps of "
-        f"batch {preset.batch_size}); target at most {TARGET:.0%}: {'met' if share <= TARGET else 'MISSED'}"
+        f"batch {preset.pretraining.batch_size}); target at most {TARGET:.0%}: {'met' if share <= TARGET else 'MISSED'}"
     )
 
 

@@ -11,17 +11,18 @@ import time
 import torch
 from torch.nn import functional
 
+from fclseg.data.preprocess import PARTITIONS
 from fclseg.data.sampler import Batch
 from fclseg.methods.fcl import FCL, fcl_loss
 from fclseg.methods.infonce import draw_without_replacement
 from fclseg.methods.training import make_optimizer
-from fclseg.presets import PARTITIONS, Preset, get_preset
+from fclseg.presets import Preset, get_preset
 
 
 def method_with_banks(preset: Preset, sites: int) -> FCL:
     method = FCL(preset).to(memory_format=torch.channels_last)
-    banks = {f"site-{k}": torch.randn(preset.bank_size, preset.feature_size) for k in range(sites)}
-    partitions = torch.arange(preset.bank_size) % PARTITIONS
+    banks = {f"site-{k}": torch.randn(preset.pretraining.bank_size, preset.networks.feature_size) for k in range(sites)}
+    partitions = torch.arange(preset.pretraining.bank_size) % PARTITIONS
     method.bank.push(banks.pop("site-0"), partitions)
     method.receive_others("bank", {site: {"features": f, "partitions": partitions} for site, f in banks.items()})
     return method
@@ -29,9 +30,9 @@ def method_with_banks(preset: Preset, sites: int) -> FCL:
 
 def step_seconds(method: FCL, steps: int) -> float:
     preset, draws = method.preset, torch.Generator().manual_seed(0)
-    optimizer = make_optimizer(method, preset)
-    images = torch.rand(2, preset.batch_size, 1, preset.image_size, preset.image_size)
-    batch = Batch(images[0], torch.arange(preset.batch_size) % PARTITIONS, partners=images[1])
+    optimizer = make_optimizer(method)
+    images = torch.rand(2, preset.pretraining.batch_size, 1, preset.images.size, preset.images.size)
+    batch = Batch(images[0], torch.arange(preset.pretraining.batch_size) % PARTITIONS, partners=images[1])
 
     def step() -> None:
         optimizer.zero_grad()
@@ -44,15 +45,17 @@ def step_seconds(method: FCL, steps: int) -> float:
 
 def loss_seconds(method: FCL, steps: int) -> float:
     preset, draws = method.preset, torch.Generator().manual_seed(0)
-    count = 2 * preset.batch_size
-    keys = functional.normalize(torch.randn(count, 2, preset.feature_size), dim=2)
+    count = 2 * preset.pretraining.batch_size
+    keys = functional.normalize(torch.randn(count, 2, preset.networks.feature_size), dim=2)
     queries = keys[:, 0].clone().requires_grad_()
     partitions = torch.arange(count) % PARTITIONS
 
     def loss() -> None:
         bank, ids = method.aggregated_bank()
-        sample = draw_without_replacement(count, len(bank), preset.bank_size, draws)
-        fcl_loss(queries, keys, partitions, bank, ids, temperature=preset.temperature, sample=sample).backward()
+        sample = draw_without_replacement(count, len(bank), preset.pretraining.bank_size, draws)
+        fcl_loss(
+            queries, keys, partitions, bank, ids, temperature=preset.pretraining.temperature, sample=sample
+        ).backward()
 
     return seconds(loss, steps)
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import torch
 
 from fclseg.data.phantom import phantom_sites, write_phantom
+from fclseg.data.preprocess import PARTITIONS
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
 from fclseg.data.slices import SliceStore, open_store
@@ -30,7 +31,7 @@ from fclseg.federation.states import to_arrays, to_tensors
 from fclseg.methods.fcl import FCL
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import cosine_lr, make_optimizer, train_round
-from fclseg.presets import PARTITIONS, Preset, get_preset
+from fclseg.presets import Preset, get_preset
 from fclseg.randomness import generator
 
 
@@ -51,22 +52,24 @@ def federated(
     """Run the row's exchange plan: losses, spread of features and alignments by round, alignment after averaging."""
     methods = {site: build_method(row, preset, seed) for site in sites}
     samplers = {
-        site: SliceSampler(store, store.select(patients), preset.batch_size, partners=methods[site].wants_partners)
+        site: SliceSampler(
+            store, store.select(patients), preset.pretraining.batch_size, partners=methods[site].wants_partners
+        )
         for site, patients in sites.items()
     }
-    optimizers = {site: make_optimizer(method, preset) for site, method in methods.items()}
+    optimizers = {site: make_optimizer(method) for site, method in methods.items()}
     losses, spreads, aligned = [], [], []
-    for number in range(preset.rounds):
+    for number in range(preset.pretraining.rounds):
         if number:
             exchange(row, methods, samplers)
-        lr = cosine_lr(preset.lr_moco, number, preset.rounds)
+        lr = cosine_lr(next(iter(methods.values())).learning_rate, number, preset.pretraining.rounds)
         results = [
             train_round(
                 methods[site],
                 samplers[site],
                 optimizers[site],
                 lr=lr,
-                epochs=preset.local_epochs,
+                epochs=preset.pretraining.local_epochs,
                 seed=seed,
                 site=site,
                 round_number=number,
@@ -129,7 +132,7 @@ def main() -> None:
             sites = phantom_sites(patients, options.sites)
         volumes = read_folder(options.data)
         spacing = preset.spacing(volumes[0].layout)
-        store = open_store(volumes, image_size=preset.image_size, spacing=spacing, cache=folder)
+        store = open_store(volumes, image_size=preset.images.size, spacing=spacing, cache=folder)
         sites = sites or Splits.make(store.patients, options.sites, seed=options.seed).sites
         for job in options.jobs:
             losses, spreads, aligned, averaged = federated(get_row(job), preset, store, sites, options.seed)

@@ -40,9 +40,9 @@ def main():
     theta, xi = (to_arrays(build_method("fclopt", preset, seed).send("online")) for seed in (0, 1))
     theta, xi = ({name: network[name] for name in parameter_names(network)} for network in (theta, xi))
     d = share * distance(theta, xi)
-    slow, (looped, steps) = seconds(lambda: loop(theta, xi, d, preset.ptnu_momentum))
+    slow, (looped, steps) = seconds(lambda: loop(theta, xi, d, preset.pretraining.ptnu_momentum))
     fast, predicted = min(
-        (seconds(lambda: predict_target(theta, xi, d, preset.ptnu_momentum)) for _ in range(5)),
+        (seconds(lambda: predict_target(theta, xi, d, preset.pretraining.ptnu_momentum)) for _ in range(5)),
         key=lambda timed: timed[0],
     )
     difference = max(float(np.abs(looped[name] - predicted[name]).max()) for name in looped)

@@ -49,16 +49,21 @@ def main():
             write_phantom(Path(folder) / "data", patients=arguments.patients)
         volumes = read_folder(arguments.data or Path(folder) / "data")
         spacing = preset.spacing(volumes[0].layout)
-        Preprocessor(preset.image_size, spacing)  # so that importing MONAI does not count as building
-        size = {"image_size": preset.image_size, "spacing": spacing, "cache": Path(folder) / "cache", "progress": False}
+        Preprocessor(preset.images.size, spacing)  # so that importing MONAI does not count as building
+        size = {
+            "image_size": preset.images.size,
+            "spacing": spacing,
+            "cache": Path(folder) / "cache",
+            "progress": False,
+        }
         store, build = timed(open_store, volumes, **size)
         _, reopen = timed(open_store, volumes, **size)
-        rate = reading_rate(SliceSampler(store, store.select(), preset.batch_size))
+        rate = reading_rate(SliceSampler(store, store.select(), preset.pretraining.batch_size))
         megabytes = sum(path.stat().st_size for path in store.folder.iterdir()) / 1e6
     print(
         f"slice store, {preset.name}: {len(volumes)} volumes, {len(store)} slices, {megabytes:.1f} MB; built in "
         f"{build:.2f} s, opened again in {1000 * reopen:.1f} ms ({build / reopen:.0f} times faster); "
-        f"{rate:,.0f} slices/s in random batches of {preset.batch_size}"
+        f"{rate:,.0f} slices/s in random batches of {preset.pretraining.batch_size}"
     )
 
 

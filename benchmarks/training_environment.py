@@ -17,8 +17,8 @@ import time, torch
 from fclseg.networks.unet import UNet
 from fclseg.presets import get_preset
 preset = get_preset("small")
-network = UNet(preset.channels, 4).to(memory_format=torch.channels_last)
-images = torch.rand(preset.finetune_batch, 1, preset.image_size, preset.image_size)
+network = UNet(preset.networks.channels, 4).to(memory_format=torch.channels_last)
+images = torch.rand(preset.finetuning.batch_size, 1, preset.images.size, preset.images.size)
 for step in range({steps} + 5):
     if step == 5:
         started = time.process_time()

@@ -130,7 +130,7 @@ def main() -> int:
     try:
         data, preset = read_data(arguments.data), get_preset(arguments.preset, rounds=arguments.rounds)
         row = get_row(arguments.job)
-        settings = {**DEFAULTS, "preset": preset.name, "rounds": preset.rounds, "pickup_timeout": 300}
+        settings = {**DEFAULTS, "preset": preset.name, "rounds": preset.pretraining.rounds, "pickup_timeout": 300}
         write_job(job, row, {**settings, "changes": budget(row, preset)}, simulator=False)
         prepare(poc, out, data)
         try:
@@ -138,7 +138,7 @@ def main() -> int:
             encoder = run_job(poc, job, out, arguments.timeout)
         finally:
             poc.stop()
-        report = load_encoder(UNet(preset.channels, classes=4), encoder)
+        report = load_encoder(UNet(preset.networks.channels, classes=4), encoder)
     except (FCLSegError, subprocess.TimeoutExpired) as error:
         print(f"poc: {error}", file=sys.stderr)
         return 1

@@ -42,7 +42,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundles")
     write_phantom(folder / "acdc", "acdc", patients=3, seed=1, frames=2)
     write_phantom(folder / "hvsmr", "hvsmr", patients=2, seed=1, frames=2)
-    save_encoder(folder / "encoder.safetensors", FreezableUNet(get_preset("demo").channels, 4).encoder, {})
+    save_encoder(folder / "encoder.safetensors", FreezableUNet(get_preset("demo").networks.channels, 4).encoder, {})
     return folder
 
 

@@ -27,7 +27,7 @@ def spec_of(phantom, **changes):
 def encoder_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("encoder") / "encoder.safetensors"
     torch.manual_seed(11)
-    encoder = Encoder(get_preset("demo").channels)
+    encoder = Encoder(get_preset("demo").networks.channels)
     encoder(torch.rand(4, 1, 48, 48))  # gives its BatchNorm statistics, as pre-training would
     save_encoder(path, encoder, {"preset": "demo"})
     return path

@@ -72,7 +72,7 @@ def test_the_site_predicts_the_target_from_its_own(site, cached, tmp_path):
         site.memory.keep_global(7, {"online": to_tensors(online)})
     message = Message({} if cached else {"online": online}, distance=d, meta=_meta(7))
     received = _apply(PredictTarget(str(tmp_path), "job", "site-1"), message)
-    expected = predict_target(online, own, d, SETTINGS.build_preset().ptnu_momentum)
+    expected = predict_target(online, own, d, SETTINGS.build_preset().pretraining.ptnu_momentum)
     assert received.distance is None
     assert all(np.array_equal(received.components["target"][key], value) for key, value in expected.items())
 
@@ -88,7 +88,7 @@ def test_a_site_that_never_trained_starts_from_the_initial_network(site, tmp_pat
 def test_the_target_leaves_the_site_in_calibration_rounds_only(round_number, tmp_path):
     message = Message({"online": _network(0), "target": _network(1)}, meta=_meta(round_number))
     sent = _apply(WithholdBetweenCalibrations(str(tmp_path), "job", "site-1"), message)
-    assert ("target" in sent.components) == (round_number % SETTINGS.build_preset().calibration_rounds == 0)
+    assert ("target" in sent.components) == (round_number % SETTINGS.build_preset().pretraining.calibration_rounds == 0)
     assert "online" in sent.components
 
 

@@ -35,7 +35,7 @@ def _result(like, value, components, samples=10, round_number=0, site=""):
 
 def _aggregate(job, round_number, results):
     model, like = _model(job)
-    aggregator = Aggregator(model.row, round_number, PRESET.calibration_rounds, like)
+    aggregator = Aggregator(model.row, round_number, PRESET.pretraining.calibration_rounds, like)
     for site, message in results(like).items():
         aggregator.accept(site, message)
     aggregator.finish(model)

@@ -197,6 +197,6 @@ def test_diagnostics_compare_with_the_true_global_target(start, monkeypatch):
         own = _target(run.state(site, 0))
         assert errors["own"] == pytest.approx(norm(own, truth) / norm(online, truth), rel=1e-6)
         arrays = [{name: tensor.numpy() for name, tensor in state.items()} for state in (online, own)]
-        given = predict_target(*arrays, second["d"], run.loop.preset.ptnu_momentum)
+        given = predict_target(*arrays, second["d"], run.loop.preset.pretraining.ptnu_momentum)
         given = {name: torch.from_numpy(np.array(array)) for name, array in given.items()}
         assert errors["given"] == pytest.approx(norm(given, truth) / norm(online, truth), rel=1e-6)

@@ -29,7 +29,7 @@ def test_the_environment_replaces_the_jobs_values():
 def test_settings_survive_the_way_to_a_site():
     settings = RunSettings.read({"job": "fcl", "changes": {"channels": [4, 8]}}, {})
     again = RunSettings(**json.loads(json.dumps(settings.to_dict())))
-    assert again == settings and again.build_preset().channels == (4, 8)
+    assert again == settings and again.build_preset().networks.channels == (4, 8)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_the_run_folder_tells_what_happened(reference):
             assert set(down["payload"]) == {"online", "predictor", "distance"}
             for way in (up, down):  # the network crosses once: a second copy would nearly double this
                 assert 1.0 < way["wire"] / sum(way["payload"].values()) < 1.3
-    report = load_encoder(UNet(get_preset("demo").channels, classes=4), reference.run / "encoder.safetensors")
+    report = load_encoder(UNet(get_preset("demo").networks.channels, classes=4), reference.run / "encoder.safetensors")
     assert not report.missing and not report.unexpected
     assert list((reference.run / "tensorboard" / "site-1").glob("events*"))
 
@@ -180,7 +180,7 @@ def test_every_job_runs_and_moves_the_bytes_of_its_plan(job, tmp_path, cache, da
             components,
             sites=len(sites),
             rounds=[record["round"]],
-            calibration_rounds=preset.calibration_rounds,
+            calibration_rounds=preset.pretraining.calibration_rounds,
         )
         if record["round"] == 0:  # nobody has sent anything yet
             plan.down = {name: size for name, size in plan.down.items() if name not in passed_on}

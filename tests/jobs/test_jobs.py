@@ -2,7 +2,6 @@
 
 import importlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,10 +75,14 @@ def test_a_labelled_job_has_the_budget_of_fine_tuning(name):
     preset = PRESETS[name]
     wanted = finetuning_preset(preset, FULL, steps_per_epoch=1)
     changes = budget(ROWS["finetune_federated"], preset)
-    assert replace(preset, **changes) == wanted
-    assert changes["batch_size"] == preset.finetune_batch and changes["rounds"] <= preset.finetune_rounds
+    assert preset.changed(changes) == wanted
+    assert changes["pretraining.batch_size"] == preset.finetuning.batch_size
+    assert changes["pretraining.rounds"] <= preset.finetuning.rounds
+
+
+FEDERATED = {"pretraining.rounds": 30, "pretraining.local_epochs": 1, "pretraining.batch_size": 10}
 
 
 def test_only_labelled_jobs_change_their_preset():
     given = {job: defaults(row).get("changes") for job, row in ROWS.items()}
-    assert given == dict.fromkeys(ROWS) | {"finetune_federated": {"rounds": 30, "local_epochs": 1, "batch_size": 10}}
+    assert given == dict.fromkeys(ROWS) | {"finetune_federated": FEDERATED}

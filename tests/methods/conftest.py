@@ -16,7 +16,7 @@ def phantom_store(tmp_path_factory):
     write_phantom(root / "data", patients=3, frames=2)
     volumes = read_folder(root / "data")
     spacing = preset.spacing("acdc")
-    return open_store(volumes, image_size=preset.image_size, spacing=spacing, cache=root / "cache", progress=False)
+    return open_store(volumes, image_size=preset.images.size, spacing=spacing, cache=root / "cache", progress=False)
 
 
 @pytest.fixture
@@ -26,6 +26,6 @@ def make_sampler(phantom_store):
     def make(method):
         indices = phantom_store.select(labelled=True if method.wants_labels else None)
         wants = {"partners": method.wants_partners, "labels": method.wants_labels}
-        return SliceSampler(phantom_store, indices, method.preset.batch_size, **wants)
+        return SliceSampler(phantom_store, indices, method.preset.pretraining.batch_size, **wants)
 
     return make

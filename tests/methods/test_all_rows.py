@@ -31,7 +31,7 @@ def trained():
 
 
 def one_round(method, make_sampler, round_number=0):
-    optimizer = make_optimizer(method, PRESET)
+    optimizer = make_optimizer(method)
     return train_round(
         method, make_sampler(method), optimizer, lr=0.05, epochs=1, seed=0, site="site-1", round_number=round_number
     )

@@ -67,7 +67,7 @@ def ready(seed=0, sites=3, **switches):
     """An FCL method with a full bank and the banks of other sites."""
     torch.manual_seed(seed)
     method = FCL(PRESET, **switches)
-    size, features = PRESET.bank_size, PRESET.feature_size
+    size, features = PRESET.pretraining.bank_size, PRESET.networks.feature_size
     banks = [(torch.randn(size, features), torch.arange(size) % 4) for _ in range(sites)]
     method.bank.push(*banks[0])
     states = {f"site-{k}": {"features": f, "partitions": p} for k, (f, p) in enumerate(banks[1:], start=2)}
@@ -77,7 +77,7 @@ def ready(seed=0, sites=3, **switches):
 
 def batch(count=6, seed=0):
     images = torch.rand(
-        2, count, 1, PRESET.image_size, PRESET.image_size, generator=torch.Generator().manual_seed(seed)
+        2, count, 1, PRESET.images.size, PRESET.images.size, generator=torch.Generator().manual_seed(seed)
     )
     return Batch(images[0], torch.arange(count) % 4, partners=images[1])
 
@@ -85,7 +85,7 @@ def batch(count=6, seed=0):
 def test_feature_exchange_decides_which_banks_are_compared_with():
     for fe, banks in ((False, 1), (True, 3)):
         features, partitions = ready(fe=fe).aggregated_bank()
-        assert len(features) == len(partitions) == banks * PRESET.bank_size
+        assert len(features) == len(partitions) == banks * PRESET.pretraining.bank_size
     own, everything = ready(fe=False).aggregated_bank()[0], ready().aggregated_bank()[0]
     assert torch.equal(everything[: len(own)], own)
 
@@ -114,7 +114,7 @@ def test_enqueued_are_the_keys_of_images_and_partners():
     method.loss(one, torch.Generator().manual_seed(0))
     keys, _ = method._fresh
     method.after_step()
-    places = (pointer + torch.arange(12)) % PRESET.bank_size
+    places = (pointer + torch.arange(12)) % PRESET.pretraining.bank_size
     torch.testing.assert_close(method.bank.features[places], keys)
     assert method.bank.partitions[places].tolist() == one.partitions.repeat(2).tolist()
 
@@ -122,7 +122,7 @@ def test_enqueued_are_the_keys_of_images_and_partners():
 def test_what_leaves_the_site_has_no_bookkeeping():
     shared = ready().send("bank")
     assert sorted(shared) == ["features", "partitions"]
-    assert shared["features"].shape == (PRESET.bank_size, PRESET.feature_size)
+    assert shared["features"].shape == (PRESET.pretraining.bank_size, PRESET.networks.feature_size)
     assert shared["partitions"].dtype == torch.uint8
 
 
@@ -136,7 +136,7 @@ def test_every_switch_changes_the_loss_to_what_the_paper_says(switches):
     method, one = ready(**switches), batch()
     generators = [torch.Generator().manual_seed(3) for _ in range(2)]
     value = method.loss(one, generators[0]).item()
-    images, count, size = torch.cat([one.images, one.partners]), len(one.images), PRESET.bank_size
+    images, count, size = torch.cat([one.images, one.partners]), len(one.images), PRESET.pretraining.bank_size
     queries = method.queries(images, generators[1]).double().detach()
     keys = method.keys(images, generators[1]).double()
     pairs = [[keys[row % count], keys[row % count + count]] for row in range(2 * count)]
@@ -147,7 +147,7 @@ def test_every_switch_changes_the_loss_to_what_the_paper_says(switches):
     if method.ns and method.fe:
         sample = torch.stack([torch.randperm(3 * size, generator=generators[1])[:size] for _ in range(2 * count)])
     switched = sample, method.gsm, method.mask_same_partition
-    expected = slow_loss(queries, pairs, one.partitions.repeat(2), bank, ids, PRESET.temperature, *switched)
+    expected = slow_loss(queries, pairs, one.partitions.repeat(2), bank, ids, PRESET.pretraining.temperature, *switched)
     assert value == pytest.approx(expected, rel=1e-5)
     assert torch.equal(*(generator.get_state() for generator in generators))  # nothing else was drawn
     if switches:

@@ -19,12 +19,12 @@ def method():
 
 
 def batch(count=4):
-    return Batch(torch.rand(count, 1, PRESET.image_size, PRESET.image_size), torch.arange(count) % 4)
+    return Batch(torch.rand(count, 1, PRESET.images.size, PRESET.images.size), torch.arange(count) % 4)
 
 
 def test_public_images_look_prepared_and_differ(method):
     images = method.public.images
-    assert images.shape == (64, 1, PRESET.image_size, PRESET.image_size)
+    assert images.shape == (64, 1, PRESET.images.size, PRESET.images.size)
     assert images.min() >= 0 and images.max() <= 1 and (images.std(dim=(1, 2, 3)) > 0.1).all()
     assert len({image.sum().item() for image in images}) == len(images)
 
@@ -43,9 +43,9 @@ def test_alignment_is_the_squared_distance_to_the_anchors_and_leaves_batchnorm_a
     before = {name: value.clone() for name, value in method.online.state_dict().items()}
     drawn = torch.Generator().manual_seed(4)
     value = method.train()._alignment(torch.Generator().manual_seed(4))
-    chosen = torch.randperm(64, generator=drawn)[: PRESET.batch_size].tolist()
+    chosen = torch.randperm(64, generator=drawn)[: PRESET.pretraining.batch_size].tolist()
     small = torch.nn.functional.interpolate(
-        method.public.images, size=PRESET.view_size, mode="bilinear", antialias=True
+        method.public.images, size=PRESET.images.view_size, mode="bilinear", antialias=True
     )
     with torch.no_grad():
         features = method.online.eval()(small)
@@ -58,7 +58,10 @@ def test_alignment_is_the_squared_distance_to_the_anchors_and_leaves_batchnorm_a
 
 def test_dictionary_of_others_raises_the_loss(method):
     one, loss = batch(), {}
-    entries = {"features": torch.randn(16, PRESET.feature_size), "partitions": torch.zeros(16, dtype=torch.uint8)}
+    entries = {
+        "features": torch.randn(16, PRESET.networks.feature_size),
+        "partitions": torch.zeros(16, dtype=torch.uint8),
+    }
     for name, states in (("alone", {}), ("shared", {"site-2": entries})):
         method.receive_others("dictionary", states)
         loss[name] = method.loss(one, torch.Generator().manual_seed(0)).item()

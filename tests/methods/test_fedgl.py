@@ -61,7 +61,7 @@ def test_local_loss(images, regions, temperature):
 
 
 def batch(count=4):
-    return Batch(torch.rand(count, 1, PRESET.image_size, PRESET.image_size), torch.arange(count) % 4)
+    return Batch(torch.rand(count, 1, PRESET.images.size, PRESET.images.size), torch.arange(count) % 4)
 
 
 @pytest.mark.parametrize("round_number, trains", [(0, "online"), (2, "online"), (3, "decoder")])
@@ -81,7 +81,7 @@ def test_local_versions_show_the_same_place():
     """Without intensity changes both versions of an image would be identical, so only intensities may differ."""
     method = GlobalLocal(PRESET)
     placed = method.place(batch().images, torch.Generator().manual_seed(1))
-    assert placed.shape[-1] == PRESET.view_size
+    assert placed.shape[-1] == PRESET.images.view_size
     binary = (placed > 0.5).float()
     seen = method.intensity(binary, torch.Generator().manual_seed(2))
     for before, after in zip(binary.flatten(1), seen.flatten(1), strict=True):

@@ -19,12 +19,15 @@ def test_loss_is_infonce_with_the_other_view_and_the_bank(make_sampler):
     method = MoCo(PRESET)
     method.begin_round(make_sampler(method), 0, generator())
     method.eval()
-    images = torch.rand(5, 1, PRESET.image_size, PRESET.image_size, generator=generator())
+    images = torch.rand(5, 1, PRESET.images.size, PRESET.images.size, generator=generator())
     value = method.loss(Batch(images, torch.zeros(5, dtype=torch.int64)), generator(1))
     draws, expected = generator(1), 0.0
     queries, keys = method.queries(images, draws), method.keys(images, draws)
     for query, key in zip(queries, keys, strict=True):
-        scores = torch.stack([query @ key, *(query @ entry for entry in method.bank.features)]) / PRESET.temperature
+        scores = (
+            torch.stack([query @ key, *(query @ entry for entry in method.bank.features)])
+            / PRESET.pretraining.temperature
+        )
         expected -= scores.log_softmax(dim=0)[0].item() / 5
     assert value.item() == pytest.approx(expected, rel=1e-5)
     assert value.item() == pytest.approx(

@@ -45,7 +45,9 @@ def test_the_preset_decides_whether_the_loss_sees_partners(kind):
         torch.manual_seed(0)
         method = kind(preset)
         if kind is MoCo:
-            method.bank.push(torch.nn.functional.normalize(torch.rand(8, preset.feature_size)), given.partitions)
+            method.bank.push(
+                torch.nn.functional.normalize(torch.rand(8, preset.networks.feature_size)), given.partitions
+            )
         return method.loss(given, seeded()).item()
 
     assert math.isfinite(loss(STRUCTURAL, batch)) and loss(STRUCTURAL, batch) != loss(STRUCTURAL, other)

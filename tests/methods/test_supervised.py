@@ -20,7 +20,7 @@ def preset(**changes):
 
 
 def train(method, sampler, round_number=0):
-    optimizer = make_optimizer(method, method.preset)
+    optimizer = make_optimizer(method)
     return train_round(method, sampler, optimizer, lr=0.01, epochs=1, seed=0, site="site-1", round_number=round_number)
 
 
@@ -35,7 +35,7 @@ def test_a_step_equals_adam_with_its_own_rate_for_the_encoder(factor, make_sampl
     method = build_method(JOB, preset(encoder_lr_factor=factor), 0)
     oracle = deepcopy(method)
     batch = next(iter(make_sampler(method).epoch(generator(0))))
-    ours = make_optimizer(method, method.preset)
+    ours = make_optimizer(method)
     theirs = torch.optim.Adam(parameter_groups(oracle.online, 0.01, factor))
     for one, optimizer in ((method, ours), (oracle, theirs)):
         one.train()

@@ -50,7 +50,7 @@ def test_swapped_prediction_is_a_cross_entropy_with_soft_targets():
 def test_length_of_prototypes_does_not_matter():
     """Averaging over sites shortens them; only their direction may count."""
     method = SwAV(get_preset("demo"))
-    features = torch.randn(5, get_preset("demo").feature_size)
+    features = torch.randn(5, get_preset("demo").networks.feature_size)
     before = method.scores(features)
     method.prototypes.weight.data *= 0.3
     torch.testing.assert_close(method.scores(features), before)

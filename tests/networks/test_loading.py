@@ -43,7 +43,7 @@ def test_metadata_says_where_the_encoder_came_from(encoder_file):
 def test_pretraining_network_takes_an_encoder_too(tmp_path):
     network = EncoderNetwork(get_preset("demo"))
     save_encoder(tmp_path / "e.safetensors", network.encoder, {})
-    segmenter = UNet(get_preset("demo").channels, 4)
+    segmenter = UNet(get_preset("demo").networks.channels, 4)
     load_encoder(segmenter, tmp_path / "e.safetensors")
     image = torch.rand(2, 1, 48, 48)
     assert torch.equal(network.eval().encoder(image)[-1], segmenter.eval().encoder(image)[-1])

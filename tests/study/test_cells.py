@@ -1,14 +1,14 @@
 """A cell's key depends on everything that determines its result, and on nothing else."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from study_cells import DATA, finetuning, pretraining
 
-from fclseg.presets import Preset, get_preset
+from fclseg.presets import SETTINGS, get_preset
 from fclseg.study.cache import Cache
-from fclseg.study.cells import FINETUNE_SETTINGS, Dataset
+from fclseg.study.cells import Dataset, Finetuning, Pretraining
 
 CHANGED = {
     "protocol": "centralised",
@@ -41,22 +41,44 @@ def test_frozen_reading_ignores_the_encoder_rate():
     assert finetuning(preset=warm).key != finetuning().key
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(Preset) if field.name != "name"])
+@pytest.mark.parametrize("name", SETTINGS)
 def test_pretraining_is_shared_by_fine_tuning_settings_only(name):
-    value = getattr(get_preset("demo"), name)
-    if name == "optimizer":
+    value = get_preset("demo").values()[name]
+    if name == "pretraining.optimizer":
         other = "sgd"
     elif isinstance(value, tuple):
         other = (*value, 8)
     else:
         other = value / 2 if isinstance(value, float) else (value or 0) + 1
     changed = pretraining(**{name: other})
-    assert (changed.key == pretraining().key) == (name in FINETUNE_SETTINGS)
+    assert (changed.key == pretraining().key) == name.startswith("finetuning.")
 
 
 def test_pretraining_seed_and_preset_reach_what_builds_on_it():
     keys = {finetuning(pretraining=one).key for one in (pretraining(), pretraining(seed=1), pretraining(rounds=9))}
     assert len(keys) == 3
+
+
+ABC = Dataset(Path("images"), "acdc", Path("splits.json"), "abc")
+STORED = [
+    ("fcl", "small", {}, "08eb398bb383414150c0", "96a5dddb3f2513aeaa16", "9e372cebbe804f84f68a"),
+    ("fedbyol", "paper", {}, "45a23ae2d0df9e3a09ef", "cc5421a72c07b7f03e4c", "f04fbeaf4afd95845a95"),
+    ("fedsimclr", "demo", {"rounds": 3}, "4a1dea904e4d428afd79", "3f89b7febb13d2221c93", "59c570ed0a8c81c6eecf"),
+]
+"""Keys as version 0.1 computed them: whoever changes them makes people train again what they have."""
+
+
+@pytest.mark.parametrize(("job", "preset", "changes", "key", "full", "frozen"), STORED)
+def test_results_of_version_0_1_are_still_found(job, preset, changes, key, full, frozen):
+    sizes = get_preset(preset, **changes)
+    start = Pretraining(job, 1, sizes, ABC)
+    cells = [Finetuning("local", job, 2, "site-1", 0, 0, reading, sizes, ABC, start) for reading in ("full", "frozen")]
+    assert (start.key, *(cell.key for cell in cells)) == (key, full, frozen)
+
+
+def test_results_of_version_0_1_with_a_changed_setting_are_still_found():
+    cell = Finetuning("federated", "random", 4, None, 1, 0, "full", get_preset("small", finetune_lr=0.0005), ABC, None)
+    assert cell.key == "d201f45f62bf08f7f429"
 
 
 def test_cache_keeps_whole_results_only(tmp_path):

@@ -45,11 +45,11 @@ def phantom(tmp_path_factory):
 @pytest.mark.parametrize("job", ["fclopt", "fedmoco", "fcl"])
 def test_pretraining(phantom, job):
     store = open_store(
-        read_folder(phantom), image_size=PRESET.image_size, spacing=PRESET.spacing("acdc"), progress=False
+        read_folder(phantom), image_size=PRESET.images.size, spacing=PRESET.spacing("acdc"), progress=False
     )
     method = build_method(job, PRESET, 0)
-    sampler = SliceSampler(store, store.select(), PRESET.batch_size, partners=method.wants_partners)
-    optimizer = make_optimizer(method, PRESET)
+    sampler = SliceSampler(store, store.select(), PRESET.pretraining.batch_size, partners=method.wants_partners)
+    optimizer = make_optimizer(method)
     result = train_round(method, sampler, optimizer, lr=1e-3, epochs=1, seed=0, site="site-1", round_number=0)
     assert result.loss == pytest.approx(LOSSES[RECIPE][job], rel=TOLERANCE)
 

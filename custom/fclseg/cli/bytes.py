@@ -23,7 +23,7 @@ def register(subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     preset = get_preset(arguments.preset)
-    rounds = preset.rounds if arguments.rounds is None else arguments.rounds
+    rounds = preset.pretraining.rounds if arguments.rounds is None else arguments.rounds
     if arguments.sites < 1 or rounds < 1:
         raise FCLSegError("there is nothing to count: --sites and --rounds must be at least 1")
     from fclseg.federation.payload import communication_table  # imports torch, which --help can do without

@@ -51,7 +51,7 @@ class Views:
     """
 
     def __init__(self, preset: Preset, ranges: Ranges = RANGES):
-        self.size = (preset.view_size, preset.view_size)
+        self.size = (preset.images.view_size, preset.images.view_size)
         self.ranges = ranges
 
     @torch.no_grad()

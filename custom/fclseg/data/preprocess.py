@@ -6,7 +6,9 @@ import numpy as np
 
 from fclseg.data.records import LABELS, Volume
 from fclseg.errors import DataError
-from fclseg.presets import PARTITIONS
+
+PARTITIONS = 4
+"""S: the number of ordered partitions of a volume along its slice axis."""
 
 PERCENTILES = (1, 99)
 

@@ -75,8 +75,8 @@ def communication_table(preset: Preset, *, sites: int = 10, rounds: int | None =
             row,
             component_arrays(row, preset),
             sites=sites,
-            rounds=range(rounds or preset.rounds),
-            calibration_rounds=preset.calibration_rounds,
+            rounds=range(rounds or preset.pretraining.rounds),
+            calibration_rounds=preset.pretraining.calibration_rounds,
         )
         for job, row in ROWS.items()
     }

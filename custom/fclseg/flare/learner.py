@@ -87,7 +87,7 @@ class SiteLearner(Learner):
 
         site = self._site
         site.method.load_state_dict(state.method if state else site.build_method().state_dict())
-        optimizer = make_optimizer(site.method, site.preset)
+        optimizer = make_optimizer(site.method)
         load_optimizer_state(optimizer, state.optimizer if state else {})
         return optimizer
 
@@ -117,8 +117,8 @@ class SiteLearner(Learner):
             site.method,
             site.sampler,
             optimizer,
-            lr=cosine_lr(getattr(preset, site.method.lr_setting), round_number, preset.rounds),
-            epochs=preset.local_epochs,
+            lr=cosine_lr(site.method.learning_rate, round_number, preset.pretraining.rounds),
+            epochs=preset.pretraining.local_epochs,
             seed=site.settings.seed,
             site=self._place.name,
             round_number=round_number,

@@ -43,7 +43,7 @@ class RunLoop:
         self.diagnostics = Diagnostics() if settings.diagnostics else None
 
     def run(self, ask: Ask, log: Callable[[str], None]) -> None:
-        rounds, first = self.preset.rounds, self.model.next_round
+        rounds, first = self.preset.pretraining.rounds, self.model.next_round
         if self.folder.complete:
             log(f"run {self.folder.path} is complete ({rounds} rounds); FCLSEG_FRESH=1 starts it over")
             return
@@ -84,7 +84,7 @@ class RunLoop:
 
     def _train(self, number: int, messages, failures, record, ask: Ask) -> dict[str, dict[str, Any]]:
         """Local training at the sites, aggregated as results arrive; returns what each site reports."""
-        aggregator = Aggregator(self.settings.row, number, self.preset.calibration_rounds, self.like)
+        aggregator = Aggregator(self.settings.row, number, self.preset.pretraining.calibration_rounds, self.like)
         online = self.model.means.get("online")  # of diagnostics only
         reports: dict[str, dict[str, Any]] = {}
 

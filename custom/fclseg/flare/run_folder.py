@@ -150,7 +150,7 @@ def export_model(path: Path, method: Method, settings: RunSettings) -> None:
     """The whole online network of a labelled job, in the form that the bundles' inference loads."""
     preset, layout = settings.build_preset(), method.layout
     structures = tuple(LABELS[layout].values())
-    model = TrainedModel(method.online, structures, preset.image_size, preset.spacing(layout), layout, settings.preset)
+    model = TrainedModel(method.online, structures, preset.images.size, preset.spacing(layout), layout, settings.preset)
     write_model(path, model)
 
 

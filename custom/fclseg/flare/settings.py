@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from fclseg.device import choose_device
 from fclseg.errors import DataError, FCLSegError
 from fclseg.federation.exchange import ROWS, Row
-from fclseg.presets import Preset, get_preset
+from fclseg.presets import Preset, full_name, get_preset
 
 if TYPE_CHECKING:
     import torch
@@ -78,6 +78,7 @@ class RunSettings:
         settings = cls(**values)
         settings = replace(
             settings,
+            changes={full_name(name): value for name, value in settings.changes.items()},
             preset=environment.get("FCLSEG_PRESET") or settings.preset,
             rounds=_integer(environment, "FCLSEG_ROUNDS", settings.rounds),
             seed=_integer(environment, "FCLSEG_SEED", settings.seed),
@@ -87,7 +88,9 @@ class RunSettings:
         if not 0 < settings.fraction <= 1:
             raise FCLSegError(f"a fraction of {settings.fraction} of the sites cannot be drawn: give one in (0, 1]")
         settings._check_method()
-        return replace(settings, rounds=preset.rounds, run=settings.run or f"{settings.job}-{settings.preset}")
+        return replace(
+            settings, rounds=preset.pretraining.rounds, run=settings.run or f"{settings.job}-{settings.preset}"
+        )
 
     def _check_method(self) -> None:
         """Refuse what the job's method has no use for, instead of training something else than was asked for."""
@@ -115,7 +118,7 @@ class RunSettings:
     def build_preset(self) -> Preset:
         changes = {name: tuple(v) if isinstance(v, list) else v for name, v in self.changes.items()}
         if self.rounds is not None:
-            changes["rounds"] = self.rounds
+            changes["pretraining.rounds"] = self.rounds
         return get_preset(self.preset, **changes)
 
     def to_dict(self) -> dict[str, Any]:

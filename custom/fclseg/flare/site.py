@@ -81,13 +81,13 @@ class Site:
             volumes = [volume for volume in volumes if volume.patient in patients]
         spacing = self.preset.spacing(volumes[0].layout) if volumes else 0.0
         store = open_store(
-            volumes, image_size=self.preset.image_size, spacing=spacing, cache=self.place.cache, progress=False
+            volumes, image_size=self.preset.images.size, spacing=spacing, cache=self.place.cache, progress=False
         )
         indices = store.select(labelled=True if labels else None)
         return SliceSampler(
             store,
             indices,
-            self.preset.batch_size,
+            self.preset.pretraining.batch_size,
             partners=self.method.wants_partners,
             labels=labels,
             device=self.place.device,

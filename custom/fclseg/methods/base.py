@@ -7,6 +7,7 @@ sub-module is a *component*: the unit that the exchange plan sends up or down (`
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -28,10 +29,8 @@ class Method(nn.Module):
     """Whether the method trains on labelled slices only (supervised fine-tuning)."""
     has_target = False
     """Whether there is a component ``target``, a moving average of ``online``."""
-    lr_setting = "lr_moco"
-    """Which of the preset's learning rates the method uses."""
-    optimizer_name: str | None = None
-    """The optimiser that belongs to the method (see ``presets.OPTIMIZERS``); None takes the preset's."""
+    learning_rates: ClassVar[Mapping[str, float]]
+    """The method's own learning rate for each optimiser that a preset may name; ``pretraining.lr`` replaces it."""
 
     online: EncoderNetwork
 
@@ -40,6 +39,17 @@ class Method(nn.Module):
         self.preset = preset
         self.views = Views(preset)
         self.online = EncoderNetwork(preset)
+
+    @property
+    def optimizer_name(self) -> str:
+        """Which optimiser trains the method."""
+        return self.preset.pretraining.optimizer
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the first round."""
+        chosen = self.preset.pretraining.lr
+        return self.learning_rates[self.optimizer_name] if chosen is None else chosen
 
     def trainable(self) -> Iterable[nn.Parameter]:
         """What the optimiser moves."""

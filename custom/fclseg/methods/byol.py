@@ -3,6 +3,9 @@
 The paper's Eq. (byol_cl_loss) and Eq. (byol_ema). There are no negatives, so no features need to leave a site.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch.nn import functional
 
@@ -22,22 +25,22 @@ class BYOL(Method):
     """Online encoder and projector, predictor, and the target: a moving average of the online network."""
 
     has_target = True
-    lr_setting = "lr_byol"
+    learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.5, "adam": 1e-3, "adamw": 1e-3}
 
     def __init__(self, preset: Preset):
         super().__init__(preset)
-        self.predictor = mlp(preset.feature_size, preset.hidden, preset.feature_size)
+        self.predictor = mlp(preset.networks.feature_size, preset.networks.hidden, preset.networks.feature_size)
         self.target = frozen_copy(self.online)
-        self.wants_partners = preset.structural_positives > 0
+        self.wants_partners = preset.pretraining.structural_positives > 0
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         """Symmetrised: each view goes once through either network, and the two directions are averaged."""
         first = self.views(batch.images, generator)
-        second = self.views(positive_images(batch, self.preset.structural_positives, generator), generator)
+        second = self.views(positive_images(batch, self.preset.pretraining.structural_positives, generator), generator)
         with torch.no_grad():  # in training mode, so its BatchNorm uses the batch's statistics as the online network's
             target_first, target_second = self.target(first), self.target(second)
         online_first, online_second = self.predictor(self.online(first)), self.predictor(self.online(second))
         return 0.5 * (byol_loss(online_first, target_second) + byol_loss(online_second, target_first))
 
     def after_step(self) -> None:
-        move_average(self.target, self.online, self.preset.ema_momentum)
+        move_average(self.target, self.online, self.preset.pretraining.ema_momentum)

@@ -64,7 +64,7 @@ class FCL(MoCo):
         self.wants_partners = True  # the paper's local positives are structural, whatever the preset says
         self.fe, self.ns, self.gsm = fe, ns, gsm
         self.mask_same_partition = mask_same_partition
-        self.remote = RemoteBanks(preset.feature_size)
+        self.remote = RemoteBanks(preset.networks.feature_size)
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         images = torch.cat([batch.images, batch.partners])
@@ -82,7 +82,7 @@ class FCL(MoCo):
             partitions,
             bank,
             bank_partitions,
-            temperature=self.preset.temperature,
+            temperature=self.preset.pretraining.temperature,
             sample=sample,
             gsm=self.gsm,
             mask_same_partition=self.mask_same_partition,

@@ -30,7 +30,7 @@ PATIENTS, FRAMES, SLICES = 8, 2, 4
 
 def public_images(preset: Preset) -> torch.Tensor:
     """Phantom slices between apex and base, one scanner a patient, prepared like real ones: [P, 1, H, W]."""
-    prepare = Preprocessor(preset.image_size, preset.spacing("acdc"))
+    prepare = Preprocessor(preset.images.size, preset.spacing("acdc"))
     slices = []
     for patient in range(PATIENTS):
         heart, scanner = draw_heart(PUBLIC_SEED, patient), draw_scanner(PUBLIC_SEED, patient)
@@ -48,8 +48,8 @@ class PublicSet(nn.Module):
     def __init__(self, preset: Preset):
         super().__init__()
         count = PATIENTS * FRAMES * SLICES
-        self.register_buffer("images", torch.zeros(count, 1, preset.image_size, preset.image_size))
-        self.register_buffer("anchors", torch.zeros(count, preset.feature_size))
+        self.register_buffer("images", torch.zeros(count, 1, preset.images.size, preset.images.size))
+        self.register_buffer("anchors", torch.zeros(count, preset.networks.feature_size))
         self.register_buffer("ready", torch.zeros((), dtype=torch.bool))
 
 
@@ -59,8 +59,8 @@ class FedCA(SimCLR):
     def __init__(self, preset: Preset, alignment: float = 0.1, base_steps: int = 60):
         super().__init__(preset)
         self.alignment, self.base_steps = alignment, base_steps
-        self.dictionary = MemoryBank(preset.bank_size, preset.feature_size)
-        self.remote = RemoteBanks(preset.feature_size)
+        self.dictionary = MemoryBank(preset.pretraining.bank_size, preset.networks.feature_size)
+        self.remote = RemoteBanks(preset.networks.feature_size)
         self.public = PublicSet(preset)
         self._fresh: tuple[torch.Tensor, torch.Tensor] | None = None  # features and partitions of the step under way
 
@@ -73,7 +73,7 @@ class FedCA(SimCLR):
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         first, second = self.two_views(batch.images, generator)
         self._fresh = first.detach(), batch.partitions
-        contrast = nt_xent(first, second, self.preset.temperature, self.remote.entries()[0])
+        contrast = nt_xent(first, second, self.preset.pretraining.temperature, self.remote.entries()[0])
         return contrast + self.alignment * self._alignment(generator)
 
     def after_step(self) -> None:
@@ -90,7 +90,7 @@ class FedCA(SimCLR):
 
         In evaluation mode: phantom images must not enter the BatchNorm statistics that fine-tuning starts from.
         """
-        chosen = torch.randperm(len(self.public.images), generator=generator)[: self.preset.batch_size]
+        chosen = torch.randperm(len(self.public.images), generator=generator)[: self.preset.pretraining.batch_size]
         chosen = chosen.to(self.public.images.device)
         self.online.eval()
         features = functional.normalize(self.online(_resized(self.public.images[chosen], self.preset)), dim=1)
@@ -108,9 +108,9 @@ class FedCA(SimCLR):
             torch.manual_seed(PUBLIC_SEED)
             base = SimCLR(self.preset).to(images.device)
         draws = generator(PUBLIC_SEED, "base network")
-        optimizer = make_optimizer(base, self.preset)
+        optimizer = make_optimizer(base)
         for _ in range(self.base_steps):
-            chosen = torch.randperm(len(images), generator=draws)[: self.preset.batch_size]
+            chosen = torch.randperm(len(images), generator=draws)[: self.preset.pretraining.batch_size]
             loss = base.loss(Batch(images[chosen], torch.zeros(len(chosen), dtype=torch.int64)), draws)
             optimizer.zero_grad()
             loss.backward()
@@ -124,4 +124,4 @@ class FedCA(SimCLR):
 
 def _resized(images: torch.Tensor, preset: Preset) -> torch.Tensor:
     """Whole images at the size of a view."""
-    return functional.interpolate(images, size=preset.view_size, mode="bilinear", antialias=True)
+    return functional.interpolate(images, size=preset.images.view_size, mode="bilinear", antialias=True)

@@ -4,7 +4,9 @@ First the encoder learns to tell partitions of volumes apart (global stage), the
 tell regions of an image apart on top of the frozen encoder (local stage).
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch.nn import functional
@@ -53,6 +55,8 @@ class GlobalLocal(Method):
     ``global_share`` of the preset's rounds go to the global stage, which is all that shapes the encoder.
     """
 
+    learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
+
     def __init__(
         self,
         preset: Preset,
@@ -63,20 +67,20 @@ class GlobalLocal(Method):
     ):
         super().__init__(preset)
         self.levels = decoder_blocks + 1
-        channels = preset.channels[-self.levels :]
+        channels = preset.networks.channels[-self.levels :]
         self.decoder = Decoder(channels, classes=channels[0])
         self.global_share, self.regions, self.region_size = global_share, regions, region_size
         self.place, self.intensity = Views(preset, PLACE_ONLY), Views(preset, INTENSITY_ONLY)
         self.local_stage = False
 
     def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
-        self.local_stage = round_number >= self.global_share * self.preset.rounds
+        self.local_stage = round_number >= self.global_share * self.preset.pretraining.rounds
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         if self.local_stage:
             return self._local(batch, generator)
         views = torch.cat([self.views(batch.images, generator), self.views(batch.images, generator)])
-        return global_loss(self.online(views), batch.partitions.repeat(2), self.preset.temperature)
+        return global_loss(self.online(views), batch.partitions.repeat(2), self.preset.pretraining.temperature)
 
     def _local(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         """Two versions that differ in intensity alone, so that a region shows the same anatomy in both."""
@@ -87,7 +91,7 @@ class GlobalLocal(Method):
             maps = self.online.encoder(versions)
         self.online.train(self.training)
         first, second = self._regions(self.decoder(maps[-self.levels :]), generator).chunk(2)
-        return local_loss(first, second, self.preset.temperature)
+        return local_loss(first, second, self.preset.pretraining.temperature)
 
     def _regions(self, maps: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Feature vectors [2B, R, F] of random regions that do not overlap, at the same places for all images."""

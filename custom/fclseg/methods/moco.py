@@ -1,5 +1,8 @@
 """MoCo (He et al. 2020): a momentum (target) network and a memory bank of its features as negatives."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch.nn import functional
 
@@ -20,12 +23,13 @@ class MoCo(Method):
     """
 
     has_target = True
+    learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
 
     def __init__(self, preset: Preset, refill_each_round: bool = True):
         super().__init__(preset)
         self.target = frozen_copy(self.online)
-        self.bank = MemoryBank(preset.bank_size, preset.feature_size)
-        self.wants_partners = preset.structural_positives > 0
+        self.bank = MemoryBank(preset.pretraining.bank_size, preset.networks.feature_size)
+        self.wants_partners = preset.pretraining.structural_positives > 0
         self.refill_each_round = refill_each_round
         self._fresh: tuple[torch.Tensor, torch.Tensor] | None = None  # keys and partitions of the step under way
 
@@ -43,14 +47,14 @@ class MoCo(Method):
             self.bank.fill(sampler, self.keys, generator)
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        compared = positive_images(batch, self.preset.structural_positives, generator)
+        compared = positive_images(batch, self.preset.pretraining.structural_positives, generator)
         queries, keys = self.queries(batch.images, generator), self.keys(compared, generator)
         self._fresh = keys, batch.partitions
         positives = (queries * keys).sum(dim=1, keepdim=True)
         negatives = queries @ self.bank.entries()[0].T
-        temperature = self.preset.temperature
+        temperature = self.preset.pretraining.temperature
         return contrastive_loss(positives / temperature, negatives / temperature).mean()
 
     def after_step(self) -> None:
-        move_average(self.target, self.online, self.preset.ema_momentum)
+        move_average(self.target, self.online, self.preset.pretraining.ema_momentum)
         self.bank.push(*self._fresh)

@@ -1,5 +1,8 @@
 """Rotation prediction (Gidaris et al. 2018): by how many quarter turns was the image rotated?"""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -20,9 +23,11 @@ def quarter_turns(images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 class Rotation(Method):
     """A classifier of the four rotations on the projector's output, so that no part of the network stays untrained."""
 
+    learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
+
     def __init__(self, preset: Preset):
         super().__init__(preset)
-        self.classifier = nn.Linear(preset.feature_size, TURNS)
+        self.classifier = nn.Linear(preset.networks.feature_size, TURNS)
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         images, turns = quarter_turns(self.views(batch.images, generator))

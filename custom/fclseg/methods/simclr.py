@@ -1,5 +1,8 @@
 """SimCLR (Chen et al. 2020): every other image of the batch is a negative."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch.nn import functional
 
@@ -31,9 +34,11 @@ def nt_xent(
 class SimCLR(Method):
     """Two views of each image through the one network."""
 
+    learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
+
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         first, second = self.two_views(batch.images, generator)
-        return nt_xent(first, second, self.preset.temperature)
+        return nt_xent(first, second, self.preset.pretraining.temperature)
 
     def two_views(self, images: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """Features of two random views; one pass, so that BatchNorm cannot tell the first view from the second."""

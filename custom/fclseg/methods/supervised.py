@@ -26,8 +26,6 @@ class Supervised(Method):
     """
 
     wants_labels = True
-    lr_setting = "finetune_lr"
-    optimizer_name = "adam"
     layout = "acdc"
     """Whose structures the network segments; ``classes`` counts them and the background."""
 
@@ -35,16 +33,24 @@ class Supervised(Method):
 
     def __init__(self, preset: Preset, classes: int):
         super().__init__(preset)
-        self.online = FreezableUNet(preset.channels, classes, seed=torch.initial_seed())
+        self.online = FreezableUNet(preset.networks.channels, classes, seed=torch.initial_seed())
         self.criterion = DiceCELoss(to_onehot_y=True, softmax=True)
         self._before: list[torch.Tensor] | None = None
+
+    @property
+    def optimizer_name(self) -> str:
+        return "adam"
+
+    @property
+    def learning_rate(self) -> float:
+        return self.preset.finetuning.lr
 
     def trainable(self) -> Iterable[nn.Parameter]:
         """Always all: the optimiser's memory is kept by position, and a frozen encoder simply has no gradients."""
         return self.online.parameters()
 
     def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
-        frozen = (round_number + 1) * self.preset.local_epochs <= self.preset.frozen_epochs
+        frozen = (round_number + 1) * self.preset.pretraining.local_epochs <= self.preset.finetuning.frozen_epochs
         if frozen:
             batches = sampler.epoch(new_generator(0, "statistics"))
             measure_statistics(self.online, (batch.images for batch in batches))
@@ -52,7 +58,7 @@ class Supervised(Method):
         self.train()
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        if self.preset.encoder_lr_factor != 1.0 and not self.online.frozen:
+        if self.preset.finetuning.encoder_lr_factor != 1.0 and not self.online.frozen:
             self._before = [parameter.detach().clone() for parameter in self.online.encoder.parameters()]
         images, labels = augment_labelled(batch.images, batch.labels[:, None], generator)
         return self.criterion(self.online(images), labels)
@@ -62,7 +68,7 @@ class Supervised(Method):
         if self._before is None:
             return
         for parameter, before in zip(self.online.encoder.parameters(), self._before, strict=True):
-            parameter.copy_(torch.lerp(before, parameter, self.preset.encoder_lr_factor))
+            parameter.copy_(torch.lerp(before, parameter, self.preset.finetuning.encoder_lr_factor))
         self._before = None
 
     def features(self, images: torch.Tensor) -> torch.Tensor:

@@ -1,5 +1,8 @@
 """SwAV (Caron et al. 2020): the prototype that one view is assigned to is predicted from the other view."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -35,9 +38,13 @@ class SwAV(Method):
     over all of them and no queue of earlier features is needed.
     """
 
+    learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
+
     def __init__(self, preset: Preset, prototypes: int | None = None):
         super().__init__(preset)
-        self.prototypes = nn.Linear(preset.feature_size, prototypes or preset.batch_size, bias=False)
+        self.prototypes = nn.Linear(
+            preset.networks.feature_size, prototypes or preset.pretraining.batch_size, bias=False
+        )
 
     def scores(self, features: torch.Tensor) -> torch.Tensor:
         """Cosine of features [B, D] with every prototype [B, C]; normalised here, since averaging shortens them."""
@@ -51,4 +58,4 @@ class SwAV(Method):
 
     def _swapped(self, predicting: torch.Tensor, assigning: torch.Tensor) -> torch.Tensor:
         """Cross-entropy of one view's prediction against the other view's assignment."""
-        return functional.cross_entropy(predicting / self.preset.temperature, sinkhorn(assigning))
+        return functional.cross_entropy(predicting / self.preset.pretraining.temperature, sinkhorn(assigning))

@@ -12,17 +12,17 @@ from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.errors import FCLSegError
 from fclseg.methods.base import Method, State
 from fclseg.methods.collapse import feature_std
-from fclseg.presets import Preset
+from fclseg.presets.settings import PretrainingSettings
 from fclseg.randomness import generator
 
-BUILDERS: dict[str, Callable[[Preset, list, float], Optimizer]] = {
-    "sgd": lambda preset, parameters, lr: SGD(
-        parameters, lr=lr, momentum=preset.sgd_momentum, weight_decay=preset.weight_decay
+BUILDERS: dict[str, Callable[[PretrainingSettings, list, float], Optimizer]] = {
+    "sgd": lambda settings, parameters, lr: SGD(
+        parameters, lr=lr, momentum=settings.sgd_momentum, weight_decay=settings.weight_decay
     ),
-    "adam": lambda preset, parameters, lr: Adam(parameters, lr=lr),
-    "adamw": lambda preset, parameters, lr: AdamW(parameters, lr=lr, weight_decay=preset.weight_decay),
+    "adam": lambda settings, parameters, lr: Adam(parameters, lr=lr),
+    "adamw": lambda settings, parameters, lr: AdamW(parameters, lr=lr, weight_decay=settings.weight_decay),
 }
-"""For each name in ``presets.OPTIMIZERS``. The paper pre-trains with ``sgd`` and fine-tunes with ``adam``."""
+"""By the names that ``pretraining.optimizer`` accepts. The paper pre-trains with SGD and fine-tunes with Adam."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,9 @@ def cosine_lr(base: float, round_number: int, rounds: int) -> float:
     return base * 0.5 * (1.0 + math.cos(math.pi * min(round_number, rounds) / rounds))
 
 
-def make_optimizer(method: Method, preset: Preset) -> Optimizer:
-    """The method's or else the preset's optimiser over what the method trains, at its initial learning rate."""
-    name = method.optimizer_name or preset.optimizer
-    return BUILDERS[name](preset, list(method.trainable()), getattr(preset, method.lr_setting))
+def make_optimizer(method: Method) -> Optimizer:
+    """The method's optimiser over what the method trains, at its initial learning rate."""
+    return BUILDERS[method.optimizer_name](method.preset.pretraining, list(method.trainable()), method.learning_rate)
 
 
 def optimizer_state(optimizer: Optimizer) -> State:

@@ -19,8 +19,8 @@ class EncoderNetwork(nn.Module):
 
     def __init__(self, preset: Preset):
         super().__init__()
-        self.encoder = Encoder(preset.channels)
-        self.projector = mlp(preset.feature_size, preset.hidden, preset.feature_size)
+        self.encoder = Encoder(preset.networks.channels)
+        self.projector = mlp(preset.networks.feature_size, preset.networks.hidden, preset.networks.feature_size)
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:
         """The pooled encoder output, before the projector: what later fine-tuning builds on."""

@@ -7,12 +7,14 @@ it, and a changed setting makes a new one. Nothing here imports torch: a study t
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fclseg.presets import Preset
+from fclseg.presets import SETTINGS, Preset
+from fclseg.presets.settings import EARLIER_NAMES
 
 RECIPE = 2
 """Raise when the training code changes what it computes; a test notices, because stored results are then stale."""
@@ -27,16 +29,19 @@ FULL, FROZEN = "full", "frozen"
 """The two readings: the whole network is fine-tuned (what a user gets), or a decoder on a frozen encoder (feature
 quality)."""
 
-FINETUNE_SETTINGS = (
-    "finetune_epochs",
-    "finetune_steps",
-    "finetune_rounds",
-    "finetune_batch",
-    "finetune_lr",
-    "encoder_lr_factor",
-    "frozen_epochs",
-)
-SHARED_SETTINGS = ("image_size", "pixel_scale", "channels")
+FINETUNED_WITH = ("images.size", "images.pixel_scale", "networks.channels")
+"""What a fine-tuning depends on besides the settings of its own group."""
+
+RECIPE_NAMES = {full: earlier for earlier, full in EARLIER_NAMES.items()}
+RECIPE_RATES = {"sgd": {"lr_moco": 0.05, "lr_byol": 0.5}, "adamw": {"lr_moco": 1e-3, "lr_byol": 1e-3}}
+"""How recipe 2 called the settings, and the learning rates it listed in every identity. Keys keep these names, so that
+results which were stored before settings had groups are still found."""
+
+
+def recipe_settings(preset: Preset, names: Iterable[str]) -> dict[str, Any]:
+    """The named settings as a cell's identity lists them."""
+    values = preset.values()
+    return {RECIPE_NAMES.get(name, name.partition(".")[2]): values[name] for name in names}
 
 
 def content_key(identity: dict[str, Any]) -> str:
@@ -69,7 +74,11 @@ class Pretraining:
 
     @cached_property
     def key(self) -> str:
-        settings = {name: value for name, value in asdict(self.preset).items() if name not in FINETUNE_SETTINGS}
+        names = [name for name in SETTINGS if not name.startswith("finetuning.")]
+        settings = recipe_settings(self.preset, names) | {"name": self.preset.name}
+        if settings["lr"] is None:
+            settings |= RECIPE_RATES.get(self.preset.pretraining.optimizer, {})
+            del settings["lr"]
         identity = {"method": self.method, "seed": self.seed, "preset": settings, "data": self.data.fingerprint}
         return content_key({"kind": "pretraining"} | identity)
 
@@ -111,7 +120,8 @@ class Finetuning:
 
     @cached_property
     def key(self) -> str:
-        settings = {name: getattr(self.preset, name) for name in (*SHARED_SETTINGS, *FINETUNE_SETTINGS)}
+        names = [name for name in SETTINGS if name in FINETUNED_WITH or name.startswith("finetuning.")]
+        settings = recipe_settings(self.preset, names)
         if self.reading == FROZEN:  # a frozen encoder has neither a rate nor a warm-up
             settings |= {"encoder_lr_factor": None, "frozen_epochs": None}
         identity = {

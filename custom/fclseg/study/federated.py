@@ -4,7 +4,6 @@ They go the way of ``fclseg pretrain``: a job from the exchange plan, NVFlare's 
 a run folder from which an interrupted run continues.
 """
 
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,8 @@ def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **
     Every site has to answer in every round: a result without one of them would be stored as if all had taken part.
     """
     sites = list(Splits.load(data.splits).sites)
-    standard = get_preset(preset.name)
-    changes = {
-        field.name: getattr(preset, field.name)
-        for field in fields(Preset)
-        if getattr(preset, field.name) != getattr(standard, field.name)
-    }
+    standard = get_preset(preset.name).values()
+    changes = {name: value for name, value in preset.values().items() if value != standard[name]}
     values = {"job": job, "preset": preset.name, "changes": changes, "seed": seed, "run": folder.name}
     values |= {"min_sites": len(sites), "pickup_timeout": PICKUP_SECONDS}
     settings = RunSettings.read({**values, **more}, environment={})
@@ -61,9 +56,11 @@ def start_over_elsewhere(run: RunFolder, settings: RunSettings, data: Dataset) -
 
 def finetuning_preset(preset: Preset, reading: str, steps_per_epoch: int) -> Preset:
     """The preset of a federated fine-tuning; the frozen reading never releases the encoder."""
-    federated = replace(preset, **preset.federated_finetuning(steps_per_epoch))
-    return (
-        replace(federated, frozen_epochs=federated.rounds * federated.local_epochs) if reading == FROZEN else federated
+    federated = preset.changed(preset.federated_finetuning(steps_per_epoch))
+    if reading != FROZEN:
+        return federated
+    return federated.changed(
+        {"finetuning.frozen_epochs": federated.pretraining.rounds * federated.pretraining.local_epochs}
     )
 
 
@@ -72,9 +69,9 @@ def finetune_federated(
 ) -> tuple[VolumeEvaluator, list[float]]:
     """Fine-tune over all sites; the evaluator holds the final global network, the losses are those of the rounds."""
     folder = cache.root / "runs" / f"{FEDERATED_JOB}-{cell.key}"
-    layout, batch = cell.data.layout, cell.preset.finetune_batch
+    layout, batch = cell.data.layout, cell.preset.finetuning.batch_size
     spacing = cell.preset.spacing(layout)
-    store = open_dataset(str(cell.data.root), layout, cell.preset.image_size, spacing, progress=False)
+    store = open_dataset(str(cell.data.root), layout, cell.preset.images.size, spacing, progress=False)
     longest = max(training_slices(store, patients, batch).steps_per_epoch for patients in chosen.training.values())
     preset = finetuning_preset(cell.preset, cell.reading, longest)
     more = {"fold": cell.fold, "annotated": cell.labels, "encoder": encoder and str(encoder)}

@@ -5,15 +5,14 @@ from typing import Any
 
 from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
-from fclseg.study.cells import FINETUNE_SETTINGS, Pretraining
+from fclseg.study.cells import Pretraining
 from fclseg.study.federated import run_job
 
 
 def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
     """Pre-train at all sites; the result names the encoders, and its rounds are what the report draws."""
-    standard = get_preset(cell.preset.name)
     # An interrupted pre-training goes on whatever is fine-tuned from it, as the cell's key says.
-    preset = replace(cell.preset, **{name: getattr(standard, name) for name in FINETUNE_SETTINGS})
+    preset = replace(cell.preset, finetuning=get_preset(cell.preset.name).finetuning)
     run = run_job(cell.method, cell.folder(cache.root), cell.data, preset, cell.seed)
     encoders = {site: str(path.relative_to(cache.root)) for site, path in run.encoders.items()}
     rounds = run.rounds()

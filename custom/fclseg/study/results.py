@@ -42,7 +42,7 @@ def empty_document(table: Table, rows: Sequence[TableRow], preset: Preset, comma
         "pretraining": [],
         "failures": [],
         "missing": 0,
-        "settings": {"preset": asdict(preset), "data": None},
+        "settings": {"preset": preset_values(preset), "data": None},
         "seconds": 0.0,
         "command": command,
         "version": __version__,
@@ -193,10 +193,14 @@ def pretraining_runs(planned: Sequence[Planned], cache: Cache) -> list[dict[str,
     ]
 
 
+def preset_values(preset: Preset) -> dict[str, Any]:
+    return {"name": preset.name, **preset.values()}
+
+
 def settings(request: Request) -> dict[str, Any]:
     """What the figures depend on, for the reader of a report."""
     return {
-        "preset": asdict(request.rows[0].preset),
+        "preset": preset_values(request.rows[0].preset),
         "folds": request.folds,
         "seeds": request.seeds,
         "pretrain_seeds": request.pretrain_seeds,

@@ -96,7 +96,7 @@ class Scheduler:
         if not isinstance(cell, Pretraining):
             return cell.describe()
         done = len(whole_lines(cell.folder(self.cache.root) / "rounds.jsonl"))
-        return f"{cell.describe()}, round {done} of {cell.preset.rounds}"
+        return f"{cell.describe()}, round {done} of {cell.preset.pretraining.rounds}"
 
     def _start(self, waiting: list[Cell], failures: list[Failure]) -> None:
         """Give the next cells to idle workers; an exclusive cell runs alone."""

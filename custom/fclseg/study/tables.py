@@ -1,7 +1,7 @@
 """The paper's tables as data: which rows, how they are fine-tuned, and over what the standard deviation is taken."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -144,7 +144,9 @@ def table_rows(table: Table, methods: tuple[str, ...], preset: Preset) -> list[T
     """The lines of a table: one for each method, or one for each learning rate."""
     if table.rates:
         return [
-            TableRow(f"{method}@{rate:g}", f"{title_of(method)}, {rate:g}", method, replace(preset, finetune_lr=rate))
+            TableRow(
+                f"{method}@{rate:g}", f"{title_of(method)}, {rate:g}", method, preset.changed({"finetuning.lr": rate})
+            )
             for method in methods
             for rate in table.rates
         ]

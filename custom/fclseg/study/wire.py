@@ -73,7 +73,7 @@ def communication_figures(methods: Sequence[str], preset: Preset, sites: int, ca
 def payload(preset: Preset, sites: int, cache: Cache) -> dict[str, dict[str, Any]]:
     """The communication table by job. Building every network takes seconds, so it is kept like a cell's result."""
     plan = {job: asdict(row) for job, row in ROWS.items()}
-    key = content_key({"kind": "payload", "preset": asdict(preset), "sites": sites, "plan": plan})
+    key = content_key({"kind": "payload", "preset": preset.values(), "sites": sites, "plan": plan})
     if (known := cache.get(key)) is None:
         from fclseg.federation.payload import communication_table  # imports torch
 

@@ -24,7 +24,7 @@ class WithholdBetweenCalibrations(MessageFilter):
 
     def change(self, message: Message, fl_ctx: FLContext) -> Message:
         settings = Site.of(self._place, message).settings
-        every = settings.build_preset().calibration_rounds
+        every = settings.build_preset().pretraining.calibration_rounds
         when = {flow.component: flow.up for flow in settings.row.flows}
         message.components = {
             name: arrays

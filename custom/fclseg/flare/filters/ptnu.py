@@ -49,7 +49,7 @@ class PredictTarget(MessageFilter):
         if not recalled and "online" not in message.components:
             raise FCLSegError(f"{self._place.name}: neither this task nor a distance task brought the online network")
         online = message.components.get("online") or to_arrays(recalled["online"])
-        momentum = site.settings.build_preset().ptnu_momentum
+        momentum = site.settings.build_preset().pretraining.ptnu_momentum
         message.components["target"] = predict_target(online, own, message.distance, momentum)
         message.distance = None
         return message

@@ -1,0 +1,213 @@
+"""The settings of a preset in four groups: images, networks, pre-training and fine-tuning.
+
+A setting is named ``group.field``, for example ``finetuning.lr``. Each field states which values it accepts, so that a
+value no training can use is refused here and not deep inside a run.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple, TypeVar
+
+from fclseg.errors import FCLSegError
+
+SPACING_MM = {"acdc": 1.25, "hvsmr": 0.7, "nifti": 1.25}
+
+FEWEST_EPOCHS = 20
+"""``finetuning.steps`` gives every number of labelled patients the same budget; each slice is still seen this often."""
+
+
+class Accepts(NamedTuple):
+    """Which values a setting takes, and how a sentence says so."""
+
+    test: Callable[[Any], bool]
+    wanted: str
+
+
+def _number(inside: Callable[[float], bool], wanted: str) -> Accepts:
+    return Accepts(lambda value: type(value) in (int, float) and inside(value), wanted)
+
+
+def _whole(smallest: int) -> Accepts:
+    return Accepts(lambda value: type(value) is int and value >= smallest, f"a whole number of at least {smallest}")
+
+
+def _optional(accepts: Accepts) -> Accepts:
+    return Accepts(lambda value: value is None or accepts.test(value), accepts.wanted)
+
+
+def _one_of(*words: str) -> Accepts:
+    return Accepts(lambda value: value in words, f"one of {', '.join(words)}")
+
+
+POSITIVE = _number(lambda value: 0 < value < math.inf, "a number above 0")
+NOT_NEGATIVE = _number(lambda value: 0 <= value < math.inf, "a number of at least 0")
+SHARE = _number(lambda value: 0 <= value <= 1, "a number from 0 to 1")
+COUNT = _whole(1)
+BATCH = _whole(2)  # BatchNorm has no variance over one image
+WIDTHS = Accepts(
+    lambda value: isinstance(value, tuple) and len(value) > 1 and all(type(part) is int and part > 0 for part in value),
+    "whole numbers, for example 8,16,32",
+)
+
+
+def setting(accepts: Accepts, **default: Any) -> Any:
+    """A dataclass field with the values it accepts."""
+    return field(metadata={"accepts": accepts}, **default)
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """The slices that a network sees."""
+
+    size: int = setting(COUNT)  # side of the stored slices in pixels
+    pixel_scale: float = setting(POSITIVE)  # pixel size relative to the anatomy's in-plane spacing
+    view_size: int = setting(COUNT)  # side of the augmented views that pre-training sees
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """Widths of the U-Net and of the heads."""
+
+    channels: tuple[int, ...] = setting(WIDTHS)  # encoder widths, one per level; the last is the feature size
+    hidden: int = setting(COUNT)  # hidden width of projector and predictor
+
+    @property
+    def feature_size(self) -> int:
+        return self.channels[-1]
+
+
+@dataclass(frozen=True)
+class PretrainingSettings:
+    """Rounds, local training and the paper's constants. Defaults are the paper's values."""
+
+    rounds: int = setting(COUNT)
+    local_epochs: int = setting(COUNT)
+    batch_size: int = setting(BATCH)
+    bank_size: int = setting(COUNT)  # K
+    optimizer: str = setting(_one_of("sgd", "adam", "adamw"), default="sgd")
+    lr: float | None = setting(_optional(POSITIVE), default=None)  # None: the method's own rate for this optimiser
+    sgd_momentum: float = setting(
+        _number(lambda value: 0 <= value < 1, "a number of at least 0 and below 1"), default=0.9
+    )
+    weight_decay: float = setting(NOT_NEGATIVE, default=1e-4)
+    structural_positives: float = setting(
+        SHARE, default=0.0
+    )  # share of BYOL's and MoCo's positives from another volume
+    temperature: float = setting(POSITIVE, default=0.1)
+    ema_momentum: float = setting(SHARE, default=0.99)  # m, Eq. (byol_ema)
+    ptnu_momentum: float = setting(
+        _number(lambda value: 0 < value < 1, "a number between 0 and 1"), default=0.995
+    )  # m_d
+    calibration_rounds: int = setting(COUNT, default=10)  # R: alpha is adjusted every R rounds
+
+
+@dataclass(frozen=True)
+class FinetuningSettings:
+    """Supervised training with few labelled patients. Defaults are the paper's values."""
+
+    epochs: int = setting(COUNT, default=200)
+    steps: int | None = setting(_optional(COUNT), default=None)  # at most this many optimiser steps
+    rounds: int = setting(COUNT, default=200)  # of federated fine-tuning, which divides the epochs among them
+    batch_size: int = setting(COUNT, default=10)
+    lr: float = setting(POSITIVE, default=5e-4)
+    encoder_lr_factor: float = setting(NOT_NEGATIVE, default=1.0)
+    frozen_epochs: int = setting(_whole(0), default=0)
+
+    def epochs_for(self, steps_per_epoch: int) -> int:
+        """``epochs``, or fewer where they would take more than ``steps``, but never too few."""
+        if self.steps is None:
+            return self.epochs
+        return min(self.epochs, max(FEWEST_EPOCHS, self.steps // steps_per_epoch))
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One size in which everything can run."""
+
+    name: str
+    images: ImageSettings
+    networks: NetworkSettings
+    pretraining: PretrainingSettings
+    finetuning: FinetuningSettings = field(default_factory=FinetuningSettings)
+
+    def spacing(self, layout: str) -> float:
+        """In-plane pixel size in mm."""
+        return SPACING_MM[layout] * self.images.pixel_scale
+
+    def changed(self, changes: Mapping[str, object]) -> "Preset":
+        """This preset with single settings replaced; names may also be those of earlier versions."""
+        by_group: dict[str, dict[str, object]] = {}
+        for given, value in changes.items():
+            group, _, name = full_name(given).partition(".")
+            accepts: Accepts = _fields(group)[name].metadata["accepts"]
+            if not accepts.test(value):
+                raise FCLSegError(f"the preset's '{given}' cannot be {value!r}: give {accepts.wanted}")
+            by_group.setdefault(group, {})[name] = value
+        groups = {group: _replaced(getattr(self, group), values) for group, values in by_group.items()}
+        return replace(self, **groups)
+
+    def values(self) -> dict[str, object]:
+        """Every setting by its full name."""
+        return {name: getattr(getattr(self, name.partition(".")[0]), name.partition(".")[2]) for name in SETTINGS}
+
+    def federated_finetuning(self, steps_per_epoch: int) -> dict[str, object]:
+        """Changes that make a federated run fine-tune: as many steps per site as fine-tuning in one place takes."""
+        epochs = self.finetuning.epochs_for(steps_per_epoch)
+        rounds = min(self.finetuning.rounds, epochs)
+        return {
+            "pretraining.rounds": rounds,
+            "pretraining.local_epochs": round(epochs / rounds),
+            "pretraining.batch_size": self.finetuning.batch_size,
+        }
+
+
+GROUPS: dict[str, type] = {
+    "images": ImageSettings,
+    "networks": NetworkSettings,
+    "pretraining": PretrainingSettings,
+    "finetuning": FinetuningSettings,
+}
+
+SETTINGS = tuple(f"{group}.{one.name}" for group, kind in GROUPS.items() for one in fields(kind))
+"""The full names of all settings."""
+
+EARLIER_NAMES = {
+    "image_size": "images.size",
+    "rounds": "pretraining.rounds",
+    "batch_size": "pretraining.batch_size",
+    "finetune_epochs": "finetuning.epochs",
+    "finetune_steps": "finetuning.steps",
+    "finetune_rounds": "finetuning.rounds",
+    "finetune_batch": "finetuning.batch_size",
+    "finetune_lr": "finetuning.lr",
+}
+"""Version 0.1 had one flat list of settings. Its jobs, runs and commands are still understood."""
+
+GONE = {
+    name: f"there is no '{name}' any more, because every method has its own learning rate: set 'pretraining.lr' instead"
+    for name in ("lr_moco", "lr_byol")
+}
+
+
+def full_name(given: str) -> str:
+    """``group.field`` for a full name, for a field that only one group has, or for a name of version 0.1."""
+    if given in GONE:
+        raise FCLSegError(GONE[given])
+    if given in EARLIER_NAMES:
+        return EARLIER_NAMES[given]
+    found = [name for name in SETTINGS if given in (name, name.partition(".")[2])]
+    if len(found) != 1:
+        raise FCLSegError(f"a preset has no setting '{given}': it has {', '.join(SETTINGS)}")
+    return found[0]
+
+
+_Group = TypeVar("_Group")
+
+
+def _replaced(group: _Group, values: dict[str, object]) -> _Group:
+    return replace(group, **values)  # type: ignore[type-var]
+
+
+def _fields(group: str) -> dict[str, Any]:
+    return {one.name: one for one in fields(GROUPS[group])}
