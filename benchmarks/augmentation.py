@@ -11,10 +11,11 @@ import time
 from functools import partial
 from pathlib import Path
 
+from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
-from fclseg.data.volumes import read_folder
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
@@ -55,7 +56,7 @@ def phantom_sampler(folder: Path, method: Method) -> TimedSampler:
     store = open_store(
         read_folder(folder / "data"),
         image_size=preset.images.size,
-        spacing=preset.spacing("acdc"),
+        spacing=preset.images.spacing(ANATOMIES["acdc"]),
         cache=folder / "cache",
         progress=False,
     )

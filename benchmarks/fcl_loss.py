@@ -11,7 +11,7 @@ import time
 import torch
 from torch.nn import functional
 
-from fclseg.data.preprocess import PARTITIONS
+from fclseg.anatomy.families.acdc import ANATOMY
 from fclseg.data.sampler import Batch
 from fclseg.methods.fcl import FCL, fcl_loss
 from fclseg.methods.infonce import draw_without_replacement
@@ -22,7 +22,7 @@ from fclseg.presets import Preset, get_preset
 def method_with_banks(preset: Preset, sites: int) -> FCL:
     method = FCL(preset).to(memory_format=torch.channels_last)
     banks = {f"site-{k}": torch.randn(preset.pretraining.bank_size, preset.networks.feature_size) for k in range(sites)}
-    partitions = torch.arange(preset.pretraining.bank_size) % PARTITIONS
+    partitions = torch.arange(preset.pretraining.bank_size) % ANATOMY.partitions
     method.bank.push(banks.pop("site-0"), partitions)
     method.receive_others("bank", {site: {"features": f, "partitions": partitions} for site, f in banks.items()})
     return method
@@ -32,7 +32,7 @@ def step_seconds(method: FCL, steps: int) -> float:
     preset, draws = method.preset, torch.Generator().manual_seed(0)
     optimizer = make_optimizer(method)
     images = torch.rand(2, preset.pretraining.batch_size, 1, preset.images.size, preset.images.size)
-    batch = Batch(images[0], torch.arange(preset.pretraining.batch_size) % PARTITIONS, partners=images[1])
+    batch = Batch(images[0], torch.arange(preset.pretraining.batch_size) % ANATOMY.partitions, partners=images[1])
 
     def step() -> None:
         optimizer.zero_grad()
@@ -48,7 +48,7 @@ def loss_seconds(method: FCL, steps: int) -> float:
     count = 2 * preset.pretraining.batch_size
     keys = functional.normalize(torch.randn(count, 2, preset.networks.feature_size), dim=2)
     queries = keys[:, 0].clone().requires_grad_()
-    partitions = torch.arange(count) % PARTITIONS
+    partitions = torch.arange(count) % ANATOMY.partitions
 
     def loss() -> None:
         bank, ids = method.aggregated_bank()

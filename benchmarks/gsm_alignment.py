@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 import torch
 
+from fclseg.anatomy.families.acdc import ANATOMY
+from fclseg.anatomy.folders import read_folder
 from fclseg.data.phantom import phantom_sites, write_phantom
-from fclseg.data.preprocess import PARTITIONS
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
 from fclseg.data.slices import SliceStore, open_store
-from fclseg.data.volumes import read_folder
 from fclseg.federation.averaging import WeightedMean
 from fclseg.federation.exchange import MEAN, Row, get_row
 from fclseg.federation.states import to_arrays, to_tensors
@@ -105,9 +105,9 @@ def alignment(methods: Iterable[FCL]) -> Alignment:
     centroids = []
     for method in methods:
         features, partitions = method.bank.entries()
-        centroids.append(torch.stack([features[partitions == s].mean(dim=0) for s in range(PARTITIONS)]))
+        centroids.append(torch.stack([features[partitions == s].mean(dim=0) for s in range(ANATOMY.partitions)]))
     across = [(a - b).norm(dim=1).mean() for a, b in combinations(centroids, 2)]
-    between = [(one[s] - one[t]).norm() for one in centroids for s, t in combinations(range(PARTITIONS), 2)]
+    between = [(one[s] - one[t]).norm() for one in centroids for s, t in combinations(range(ANATOMY.partitions), 2)]
     return Alignment(float(torch.stack(across).mean()), float(torch.stack(between).mean()))
 
 
@@ -131,7 +131,7 @@ def main() -> None:
             write_phantom(options.data, patients=patients, sites=options.sites)
             sites = phantom_sites(patients, options.sites)
         volumes = read_folder(options.data)
-        spacing = preset.spacing(volumes[0].layout)
+        spacing = preset.images.spacing(volumes[0].anatomy)
         store = open_store(volumes, image_size=preset.images.size, spacing=spacing, cache=folder)
         sites = sites or Splits.make(store.patients, options.sites, seed=options.seed).sites
         for job in options.jobs:

@@ -10,11 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from fclseg.anatomy.folders import read_folder
 from fclseg.data.phantom import write_phantom
 from fclseg.data.preprocess import Preprocessor
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
-from fclseg.data.volumes import read_folder
 from fclseg.presets import get_preset
 from fclseg.randomness import generator
 
@@ -48,7 +48,7 @@ def main():
         if arguments.data is None:
             write_phantom(Path(folder) / "data", patients=arguments.patients)
         volumes = read_folder(arguments.data or Path(folder) / "data")
-        spacing = preset.spacing(volumes[0].layout)
+        spacing = preset.images.spacing(volumes[0].anatomy)
         Preprocessor(preset.images.size, spacing)  # so that importing MONAI does not count as building
         size = {
             "image_size": preset.images.size,

@@ -19,11 +19,11 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from PIL import Image
 
+from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.records import Volume
 from fclseg.data.phantom import write_phantom
 from fclseg.data.phantom_heart import LV, MYO, RV
-from fclseg.data.records import Volume
 from fclseg.data.slices import SliceStore, open_store
-from fclseg.data.volumes import read_folder
 
 COLOURS = {RV: "tab:red", MYO: "tab:green", LV: "tab:blue"}
 LEVELS = {"base": 0.15, "middle": 0.5, "apex": 0.85}

@@ -10,7 +10,17 @@ import pytest
 import fclseg
 
 PACKAGE = Path(fclseg.__file__).parent
-ORDER = [{"data", "networks"}, {"methods"}, {"federation"}, {"flare"}, {"finetune"}, {"study"}, {"cli"}]
+ORDER = [
+    {"anatomy"},
+    {"presets"},
+    {"data", "networks"},
+    {"methods"},
+    {"federation"},
+    {"flare"},
+    {"finetune"},
+    {"study"},
+    {"cli"},
+]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 TABLES = {"fclseg.federation.exchange"}
 """Plain data that imports nothing of the package but its errors, so that every layer may read it."""

@@ -135,7 +135,7 @@ def test_metadata_and_network_agree(bundle):
         )
 
 
-@pytest.mark.parametrize("missing", ["layout", "network_data_format", "version"])
+@pytest.mark.parametrize("missing", ["anatomy", "network_data_format", "version"])
 def test_schema_notices_a_missing_field(tmp_path, missing):
     metadata = json.loads((BUNDLES / "acdc_unet" / "configs" / "metadata.json").read_text())
     del metadata[missing]

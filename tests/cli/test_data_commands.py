@@ -28,7 +28,7 @@ def fclseg(*arguments):
 def phantom(tmp_path_factory):
     """A phantom written by the command itself."""
     out = tmp_path_factory.mktemp("phantom") / "acdc"
-    run = fclseg("phantom", "--layout", "acdc", "--out", out, "--patients", 6, "--seed", 3, "--sites", 2)
+    run = fclseg("phantom", "--anatomy", "acdc", "--out", out, "--patients", 6, "--seed", 3, "--sites", 2)
     assert run.returncode == 0, run.stderr
     assert "6 phantom patients" in run.stdout and "sites.csv" in run.stdout
     return out
@@ -37,16 +37,16 @@ def phantom(tmp_path_factory):
 def test_check_of_a_healthy_folder(phantom):
     run = fclseg("check", phantom)
     assert run.returncode == 0 and run.stderr == ""
-    assert "6 patients, 12 annotated frames" in run.stdout and run.stdout.rstrip().endswith("no problem")
+    assert "6 patients, 12 labelled frames" in run.stdout and run.stdout.rstrip().endswith("no problem")
     assert all(f"patient{number:03d}" in run.stdout for number in range(1, 7))
 
 
 def test_hvsmr_phantom_is_checked_and_keeps_its_scanners(tmp_path, capsys):
     out = tmp_path / "hvsmr"
-    assert main(["data", "phantom", "--layout", "hvsmr", "--out", str(out), "--patients", "2", "--sites", "2"]) == 0
+    assert main(["data", "phantom", "--anatomy", "hvsmr", "--out", str(out), "--patients", "2", "--sites", "2"]) == 0
     assert (out / "sites.csv").read_text().split() == ["patient,site", "pat0,site-1", "pat1,site-2"]
     assert main(["data", "check", str(out)]) == 0
-    assert "(layout hvsmr): 2 patients, 2 annotated frames" in capsys.readouterr().out
+    assert "(axial cardiovascular MRI (HVSMR 2016)): 2 patients, 2 labelled frames" in capsys.readouterr().out
 
 
 def rewrite(path, change):

@@ -12,10 +12,10 @@ def test_healthy_folder(tmp_path, add_patient):
     add_patient(tmp_path, "patient001", frames=4)
     add_patient(tmp_path, "patient002")
     report = check_folder(tmp_path)
-    assert report.problems == [] and report.layout == "acdc"
-    assert (report.annotated, report.unannotated) == (4, 2)
+    assert report.problems == [] and report.anatomy.name == "acdc"
+    assert (report.labelled, report.unlabelled) == (4, 2)
     first = report.patients[0]
-    assert (first.patient, first.annotated, first.unannotated) == ("patient001", 2, 2)
+    assert (first.patient, first.labelled, first.unlabelled) == ("patient001", 2, 2)
     assert first.grids == {(24, 20, 6)} and first.spacings == {(1.5, 1.5, 8.0)}
 
 

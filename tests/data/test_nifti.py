@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fclseg.data.nifti import is_nifti, read_header, read_voxels, stem
+from fclseg.anatomy.nifti import is_nifti, read_header, read_voxels, stem
 from fclseg.errors import DataError
 
 

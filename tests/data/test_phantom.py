@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from scipy.ndimage import binary_dilation, label
 
+from fclseg.anatomy.folders import read_folder
 from fclseg.data import phantom
 from fclseg.data.phantom import draw_heart, draw_scanner, phantom_sites, scanner_of, write_phantom
 from fclseg.data.phantom_heart import GROUPS, LV, MYO, RV, contraction
-from fclseg.data.volumes import read_folder
 from fclseg.errors import DataError
 
 PATIENTS, SITES, SEED = 6, 3, 11
@@ -189,7 +189,7 @@ def test_an_empty_folder_is_filled(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"layout": "dicom"}, "no phantom in layout 'dicom': choose one of acdc, hvsmr"),
+        ({"anatomy": "dicom"}, "no phantom of anatomy 'dicom': choose one of acdc, hvsmr"),
         ({"patients": 0}, "at least 1 patient, 1 site and 2 frames, not 0, 1 and 10"),
         ({"sites": 0}, "not 10, 0 and 10"),
         ({"frames": 1}, "not 10, 1 and 1"),

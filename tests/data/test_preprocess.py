@@ -5,15 +5,18 @@ import numpy as np
 import pytest
 from monai.transforms import ScaleIntensityRangePercentiles
 
-from fclseg.data.nifti import read_voxels
+from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.nifti import read_voxels
+from fclseg.anatomy.records import Volume
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.preprocess import Preprocessor, partitions
-from fclseg.data.records import Volume
-from fclseg.data.volumes import read_folder
 from fclseg.errors import DataError
 
 
-def volume(tmp_path, spacing=(1.5, 1.5, 8.0), layout="acdc", frame=1, **fields):
-    return Volume("p", frame, None, tmp_path / "p.nii.gz", tmp_path / "p_gt.nii.gz", spacing, layout, **fields)
+def volume(tmp_path, spacing=(1.5, 1.5, 8.0), anatomy="acdc", frame=1, **fields):
+    return Volume(
+        "p", frame, None, tmp_path / "p.nii.gz", tmp_path / "p_gt.nii.gz", spacing, ANATOMIES[anatomy], **fields
+    )
 
 
 @pytest.mark.parametrize("slices", range(1, 30))
@@ -124,13 +127,13 @@ def test_images_without_grey_values_are_refused(tmp_path, voxels, sentence):
 
 
 @pytest.mark.parametrize(
-    ("layout", "value", "allowed"),
+    ("anatomy", "value", "allowed"),
     [("acdc", 4, "0, 1, 2, 3"), ("hvsmr", 3, "0, 1, 2"), ("acdc", 1.5, "0, 1, 2, 3"), ("nifti", -1, "0 to 254")],
 )
-def test_labels_that_are_no_class_are_refused(tmp_path, layout, value, allowed):
+def test_labels_that_are_no_class_are_refused(tmp_path, anatomy, value, allowed):
     label = np.zeros((8, 8, 3))
     label[3, 3, 1] = value
     with pytest.raises(DataError, match=rf"p_gt\.nii\.gz: .*value {value}, allowed are .*{allowed}"):
-        Preprocessor(8, 1.5).label(label, volume(tmp_path, layout=layout), label.shape)
+        Preprocessor(8, 1.5).label(label, volume(tmp_path, anatomy=anatomy), label.shape)
     with pytest.raises(DataError, match=r"p_gt\.nii\.gz: .*shape"):
         Preprocessor(8, 1.5).label(label, volume(tmp_path), (8, 8, 4))

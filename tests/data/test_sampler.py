@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from fclseg.anatomy.folders import read_folder
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
-from fclseg.data.volumes import read_folder
 from fclseg.errors import DataError
 from fclseg.randomness import generator
 

@@ -42,20 +42,20 @@ def test_the_papers_split_and_a_draw_that_never_changes():
     assert all(len(splits.training(site, 0)) == 8 and len(splits.validation(0, site)) == 2 for site in splits.sites)
     assert len(splits.validation(3)) == 20
     assert splits.sites["site-1"][:3] == ["patient001", "patient007", "patient023"]
-    assert splits.annotated("site-1", 0, 2) == ["patient081", "patient062"]
+    assert splits.labelled("site-1", 0, 2) == ["patient081", "patient062"]
     assert Splits.make(names(100), 10, seed=1) != splits
 
 
-def test_annotated_draws_are_nested_and_differ_by_seed():
+def test_labelled_draws_are_nested_and_differ_by_seed():
     splits = Splits.make(names(40), 4)
     for seed in range(5):
-        draws = [splits.annotated("site-2", 1, n, seed) for n in (1, 2, 4, 8)]
+        draws = [splits.labelled("site-2", 1, n, seed) for n in (1, 2, 4, 8)]
         assert all(set(small) <= set(large) for small, large in pairwise(draws))
         assert sorted(draws[-1]) == splits.training("site-2", 1)
-    assert len({tuple(splits.annotated("site-2", 1, 2, seed)) for seed in range(20)}) > 5
+    assert len({tuple(splits.labelled("site-2", 1, 2, seed)) for seed in range(20)}) > 5
     for n in (0, 9):
         with pytest.raises(DataError, match=f"8 training patients in fold 1, so N cannot be {n}"):
-            splits.annotated("site-2", 1, n)
+            splits.labelled("site-2", 1, n)
 
 
 @given(sites=st.integers(1, 5), folds=st.integers(2, 4), extra=st.integers(0, 9), without=st.integers(0, 20))
@@ -72,7 +72,7 @@ def test_patients_without_labels_train_the_encoder_and_nothing_else(sites, folds
             validation, candidates = splits.validation(fold, site), splits.candidates(site, fold)
             assert sorted(validation + candidates) == sorted(set(group) & set(labelled))
             assert sorted(validation + splits.training(site, fold)) == sorted(group)
-            assert set(splits.annotated(site, fold, len(candidates))) == set(candidates)
+            assert set(splits.labelled(site, fold, len(candidates))) == set(candidates)
 
 
 def test_too_few_labelled_patients():

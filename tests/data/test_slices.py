@@ -10,10 +10,10 @@ import time
 import numpy as np
 import pytest
 
-from fclseg.data.nifti import read_voxels
+from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.nifti import read_voxels
 from fclseg.data.preprocess import Preprocessor, partitions
 from fclseg.data.slices import UNLABELLED, SliceStore, default_cache, open_store
-from fclseg.data.volumes import read_folder
 from fclseg.errors import DataError
 
 SIZE = {"image_size": 16, "spacing": 2.0, "progress": False}
@@ -22,7 +22,7 @@ SIZE = {"image_size": 16, "spacing": 2.0, "progress": False}
 OPEN = """
 import sys
 from fclseg.data import slices
-from fclseg.data.volumes import read_folder
+from fclseg.anatomy.folders import read_folder
 build, built = slices._build, []
 def note(*arguments):
     built.append(1)
@@ -51,7 +51,7 @@ def test_contents_are_the_pre_processed_slices_of_every_volume(data, tmp_path):
     volumes = read_folder(data)
     store = open_store(volumes, cache=tmp_path / "cache", **SIZE)
     prepare = Preprocessor(16, 2.0)
-    assert store.layout == "acdc" and store.spacing == 2.0 and store.image_size == 16
+    assert store.anatomy.name == "acdc" and store.spacing == 2.0 and store.image_size == 16
     assert store.images.dtype == np.float16 and store.labels.dtype == np.uint8
     assert store.volume.dtype == np.int32 and store.partition.dtype == np.uint8
     assert len(store) == sum(stored.stop - stored.start for stored in store.volumes) == len(store.images)
@@ -166,7 +166,7 @@ def test_what_cannot_be_stored_is_refused(data, tmp_path, save_nifti):
     with pytest.raises(DataError, match="no volume"):
         open_store([], cache=tmp_path, **SIZE)
     save_nifti(tmp_path / "plain" / "a.nii.gz", np.arange(60, dtype=np.int16).reshape(5, 4, 3))
-    with pytest.raises(DataError, match="different layouts"):
+    with pytest.raises(DataError, match="different anatomies"):
         open_store(read_folder(data) + read_folder(tmp_path / "plain"), cache=tmp_path, **SIZE)
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="cache folder cannot be used"):

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from fclseg.data.volumes import LABELS, read_folder, scan_folder
+from fclseg.anatomy.folders import read_folder, scan_folder
 from fclseg.errors import DataError
 
 
@@ -29,9 +29,9 @@ def test_acdc_frames_and_cycle(tmp_path, add_patient):
     }
     assert {volume.image.name for volume in first if volume.time_index is not None} == {"patient001_4d.nii.gz"}
     assert [volume.frame for volume in volumes if volume.patient == "patient002"] == [1, 12]
-    assert all(volume.layout == "acdc" and volume.spacing == (1.5, 1.5, 8.0) for volume in volumes)
+    assert all(volume.anatomy.name == "acdc" and volume.spacing == (1.5, 1.5, 8.0) for volume in volumes)
     assert all(volume.label.name.endswith("_gt.nii.gz") for volume in volumes if volume.label)
-    assert LABELS["acdc"] == {1: "RV", 2: "MYO", 3: "LV"}
+    assert volumes[0].anatomy.describe_values() == "1 RV, 2 MYO, 3 LV"
 
 
 def test_acdc_phase_of_a_frame_that_is_only_in_the_cycle(tmp_path, add_patient):
@@ -76,7 +76,7 @@ def test_hvsmr_whichever_crop_is_there(tmp_path, save_nifti, crop):
     volumes = read_folder(tmp_path)
     assert [volume.patient for volume in volumes] == ["pat0", "pat2", "pat10"]
     assert [volume.label is not None for volume in volumes] == [False, True, False]
-    assert all(volume.layout == "hvsmr" and volume.frame is None for volume in volumes)
+    assert all(volume.anatomy.name == "hvsmr" and volume.frame is None for volume in volumes)
 
 
 def test_hvsmr_takes_one_crop_of_a_patient(tmp_path, save_nifti):
@@ -102,15 +102,15 @@ def test_plain_folder_pairs_labels_and_patients(tmp_path, save_nifti):
         ("carl", 1): None,
         ("carl", 2): None,
     }
-    assert {volume.layout for volume in read_folder(tmp_path)} == {"nifti"}
+    assert {volume.anatomy.name for volume in read_folder(tmp_path)} == {"nifti"}
 
 
-def test_layout_can_be_forced(tmp_path, add_patient):
+def test_anatomy_can_be_forced(tmp_path, add_patient):
     add_patient(tmp_path, "patient001")
     volumes = read_folder(tmp_path, "nifti")
     assert {volume.patient for volume in volumes} == {"patient001"}
     assert sum(volume.label is not None for volume in volumes) == 2
-    with pytest.raises(DataError, match="no layout 'dicom'"):
+    with pytest.raises(DataError, match="no anatomy 'dicom'"):
         read_folder(tmp_path, "dicom")
 
 

@@ -5,21 +5,22 @@ import numpy as np
 import pytest
 import torch
 
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
-from fclseg.finetune.dataset import LabelledBatches, choose_patients, open_dataset, training_slices
+from fclseg.finetune.dataset import LabelledBatches, choose_patients, open_labelled, training_slices
 
 NAMES = [f"patient{number:03d}" for number in range(1, 5)]
 
 
 @pytest.fixture(scope="module")
 def store(phantom):
-    return open_dataset(str(phantom), "acdc", 32, 5.0, progress=False)
+    return open_labelled(str(phantom), ANATOMIES["acdc"], 32, 5.0, progress=False)
 
 
 def test_store_holds_labelled_volumes_only_and_is_opened_once(store, phantom):
     assert all(volume.labelled for volume in store.volumes) and len(store.volumes) == 8
-    assert open_dataset(str(phantom), "acdc", 32, 5.0, progress=False) is store
+    assert open_labelled(str(phantom), ANATOMIES["acdc"], 32, 5.0, progress=False) is store
 
 
 def test_a_quarter_is_held_out_by_seed(store):
@@ -28,7 +29,7 @@ def test_a_quarter_is_held_out_by_seed(store):
         assert len(patients.validation) == 1 and sorted(patients.train + patients.validation) == NAMES
     assert len({patients.validation for patients in draws}) > 1
     assert choose_patients(store, seed=3) == draws[3]
-    assert len(choose_patients(store, seed=3, annotated=2).train) == 2
+    assert len(choose_patients(store, seed=3, labels=2).train) == 2
 
 
 def test_names_win_and_the_rest_is_held_out(store):
@@ -43,7 +44,7 @@ def test_splits_file(store, tmp_path):
     one = choose_patients(store, splits=str(tmp_path / "splits.json"), site="site-1", fold=1)
     assert list(one.train) == splits.training("site-1", 1)
     assert sorted(one.validation) == sorted(splits.validation(1)) and len(one.validation) == 2
-    pooled = choose_patients(store, splits=str(tmp_path / "splits.json"), fold=1, annotated=1)
+    pooled = choose_patients(store, splits=str(tmp_path / "splits.json"), fold=1, labels=1)
     assert len(pooled.train) == 2 and not set(pooled.train) & set(pooled.validation)
 
 
@@ -73,4 +74,4 @@ def test_a_label_that_the_bundle_does_not_know_is_named(tmp_path):
     nib.save(nib.Nifti1Image(image, np.eye(4)), tmp_path / "a.nii.gz")
     nib.save(nib.Nifti1Image((image > 50).astype(np.uint8) * 7, np.eye(4)), tmp_path / "a_gt.nii.gz")
     with pytest.raises(DataError, match="holds the label 7, but this bundle knows 1 RV, 2 MYO, 3 LV"):
-        open_dataset(str(tmp_path), "acdc", 8, 1.0, progress=False)
+        open_labelled(str(tmp_path), ANATOMIES["acdc"], 8, 1.0, progress=False)

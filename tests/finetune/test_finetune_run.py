@@ -6,9 +6,10 @@ import pytest
 import torch
 from ignite.engine import Events
 
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import DataError, FCLSegError
 from fclseg.finetune.handlers import CHECKPOINT
-from fclseg.finetune.messages import user_error
+from fclseg.finetune.plain_errors import user_error
 from fclseg.finetune.run import FinetuneSpec, finetune, training_config
 from fclseg.networks.loading import read_tensors, save_encoder
 from fclseg.networks.model_file import MODEL, load_model
@@ -164,8 +165,8 @@ def test_nobody_held_out_leaves_no_scores_of_an_earlier_training(phantom, tmp_pa
 def test_model_file_describes_itself_and_names_no_patient(phantom, tmp_path, encoder_file):
     finetune(spec_of(phantom, overrides={"epochs": 1}), tmp_path)
     model = load_model(str(tmp_path / MODEL), "acdc")
-    assert model.structures == ("RV", "MYO", "LV") and model.preset == "demo" and model.image_size == 48
-    assert model.spacing == get_preset("demo").spacing("acdc")
+    assert model.anatomy.names == ("RV", "MYO", "LV") and model.preset == "demo" and model.image_size == 48
+    assert model.spacing == get_preset("demo").images.spacing(ANATOMIES["acdc"])
     assert b"patient" not in (tmp_path / MODEL).read_bytes()
     with pytest.raises(FCLSegError, match="use the bundle for that data set"):
         load_model(str(tmp_path / MODEL), "hvsmr")
@@ -179,7 +180,10 @@ def test_model_file_describes_itself_and_names_no_patient(phantom, tmp_path, enc
         ({"train_patients": ("patient099",)}, "patient099"),
         ({"train_patients": ("patient003",)}, "training and the validation set"),
         ({"dataset_dir": "/nowhere"}, "/nowhere"),
-        ({"layout": "hvsmr"}, "acdc layout"),
+        (
+            {"anatomy": ANATOMIES["hvsmr"]},
+            "1 RV, 2 MYO, 3 LV, but this bundle segments 1 MYO, 2 BP: use the bundle acdc_unet",
+        ),
         ({"preset": "huge"}, "no preset 'huge'"),
         ({"pretrained_encoder": "/nowhere/encoder.safetensors"}, "no weights file"),
     ],

@@ -4,6 +4,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import DataError
 from fclseg.finetune.inference.cases import find_cases, output_names, read_case
 from fclseg.finetune.inference.measure import Measurement, ejection_fractions, measure, table_rows
@@ -68,20 +69,20 @@ def test_refusals(tmp_path, monkeypatch, arguments, sentence):
 
 def test_volumes_agree_with_voxel_counting():
     labels = np.random.default_rng(0).integers(0, 4, size=(7, 8, 9)).astype(np.uint8)
-    result = measure(labels, 12.5, ("RV", "MYO", "LV"), patient="p", phase="ED", image="i")
+    result = measure(labels, 12.5, ANATOMIES["acdc"], patient="p", phase="ED", image="i")
     for value, name in ((1, "RV"), (2, "MYO"), (3, "LV")):
         assert result.ml[name] == pytest.approx(sum(voxel == value for voxel in labels.ravel()) * 12.5 / 1000)
-    assert result.mass_g == pytest.approx(result.ml["MYO"] * 1.05) and result.remarks == []
-    empty = measure(np.zeros((2, 2, 2), np.uint8), 1.0, ("MYO", "BP"), patient="p", phase=None, image="i")
+    assert result.g == {"MYO": pytest.approx(result.ml["MYO"] * 1.05)} and result.remarks == []
+    empty = measure(np.zeros((2, 2, 2), np.uint8), 1.0, ANATOMIES["hvsmr"], patient="p", phase=None, image="i")
     assert empty.remarks == ["no MYO found", "no BP found"]
 
 
 def test_ejection_fraction_needs_both_phases_and_blood():
     end_diastole = Measurement("p", "ED", "a", {"LV": 120.0, "RV": 0.0, "MYO": 100.0})
     end_systole = Measurement("p", "ES", "b", {"LV": 48.0, "RV": 10.0, "MYO": 95.0})
-    assert ejection_fractions([end_diastole, end_systole]) == {"LV": pytest.approx(60.0)}
-    assert ejection_fractions([end_diastole]) == {}
+    assert ejection_fractions([end_diastole, end_systole], ANATOMIES["acdc"]) == {"LV": pytest.approx(60.0)}
+    assert ejection_fractions([end_diastole], ANATOMIES["acdc"]) == {}
     swapped = [Measurement("p", "ED", "a", {"LV": 50.0}), Measurement("p", "ES", "b", {"LV": 100.0})]
-    rows = table_rows(swapped)
+    rows = table_rows(swapped, ANATOMIES["acdc"])
     assert rows[0]["LV_EF_percent"] == -100 and "larger at ES" in rows[0]["remarks"]
     assert "RV_EF_percent" in rows[0] and rows[0]["RV_EF_percent"] is None

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from fclseg.anatomy.families.plain import from_labels
 from fclseg.errors import DataError
 from fclseg.finetune.inference import NOTICE
 from fclseg.finetune.inference.cases import find_cases
@@ -24,8 +25,11 @@ class Threshold(nn.Module):
         return torch.cat([0.5 - images, images - 0.5], dim=1) * 40
 
 
-def segmenter(structures=("LV",), network=None, spacing=1.25, image_size=32):
-    return Segmenter(TrainedModel(network or Threshold(), structures, image_size, spacing, "acdc", "demo"))
+BRIGHT = from_labels({"structures": {"1": "LV"}}, "the test")
+
+
+def segmenter(network=None, spacing=1.25, image_size=32):
+    return Segmenter(TrainedModel(network or Threshold(), BRIGHT, image_size, spacing, "demo"))
 
 
 def oblique(zooms):

@@ -5,8 +5,8 @@ import shutil
 import pytest
 from monai.bundle import ConfigParser
 
-from fclseg.finetune.model_file import MODEL
 from fclseg.finetune.run import FinetuneSpec, bundle_config, finetune
+from fclseg.networks.model_file import MODEL
 
 
 @pytest.fixture(scope="module")

@@ -194,7 +194,7 @@ def test_a_labelled_run_ends_with_a_network_that_segments(tmp_path):
     folder.publish(tmp_path / "download")
     assert folder.model == folder.path / MODEL and folder.encoders[GLOBAL].exists()
     model = load_model(str(tmp_path / "download" / MODEL), "acdc")
-    assert (model.structures, model.image_size, model.spacing) == (("RV", "MYO", "LV"), 48, 3.75)
+    assert (model.anatomy.names, model.image_size, model.spacing) == (("RV", "MYO", "LV"), 48, 3.75)
     ours, theirs = method.online.state_dict(), model.network.state_dict()
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from fclseg.anatomy.folders import read_folder
 from fclseg.cli import build_parser, main
 from fclseg.cli.pretrain import Progress, _changes, _sites
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sites import Splits
-from fclseg.data.volumes import read_folder
 from fclseg.errors import FCLSegError
 from fclseg.flare.launch import derive_job, read_job, simulate
 from fclseg.flare.run_folder import RunFolder

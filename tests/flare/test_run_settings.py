@@ -58,8 +58,8 @@ def test_settings_survive_the_way_to_a_site():
         ({"job": "fclopt", "changes": ["rounds"]}, {}, "'changes' cannot be"),
         ({"job": "fedsimclr", "diagnostics": True}, {}, "'fedsimclr' has no target network"),
         ({"job": "fclopt", "encoder": "e.safetensors"}, {}, "without labels and takes no 'encoder'"),
-        ({"job": "local_cl", "annotated": 4}, {}, "without labels and takes no 'annotated'"),
-        ({"job": "finetune_federated", "annotated": 0}, {}, "'annotated' cannot be 0"),
+        ({"job": "local_cl", "labels": 4}, {}, "without labels and takes no 'labels'"),
+        ({"job": "finetune_federated", "labels": 0}, {}, "'labels' cannot be 0"),
     ],
 )
 def test_wrong_settings_are_one_sentence(values, environment, complaint):
@@ -68,8 +68,8 @@ def test_wrong_settings_are_one_sentence(values, environment, complaint):
 
 
 def test_what_a_method_can_use_is_taken():
-    labelled = {"job": "finetune_federated", "annotated": 4, "encoder": "e.safetensors", "fold": 0, "fraction": 1}
-    assert RunSettings.read(labelled, {}).annotated == 4
+    labelled = {"job": "finetune_federated", "labels": 4, "encoder": "e.safetensors", "fold": 0, "fraction": 1}
+    assert RunSettings.read(labelled, {}).labels == 4
     assert RunSettings.read({"job": "fedbyol", "diagnostics": True, "pickup_timeout": 0}, {}).diagnostics
 
 
@@ -87,7 +87,7 @@ def test_no_target_leaves_a_real_site_for_diagnostics(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "why"), [({"annotated": 4}, "to choose annotated patients"), ({"fold": 2}, "to leave out fold 2")]
+    ("settings", "why"), [({"labels": 4}, "to choose labelled patients"), ({"fold": 2}, "to leave out fold 2")]
 )
 def test_a_site_without_splits_says_what_they_are_for(settings, why, tmp_path, monkeypatch):
     write_phantom(tmp_path / "data", patients=1, frames=2)
@@ -97,16 +97,16 @@ def test_a_site_without_splits_says_what_they_are_for(settings, why, tmp_path, m
         _ = Site(Place("site-1", tmp_path, "job"), chosen, "run-1", ["site-1"]).sampler
 
 
-@pytest.mark.parametrize(("layout", "fits"), [("acdc", True), ("hvsmr", False)])
-def test_labels_of_other_structures_stay_out_of_the_mean(layout, fits, tmp_path, monkeypatch):
-    write_phantom(tmp_path / "data", layout, patients=2, frames=2)
+@pytest.mark.parametrize(("anatomy", "fits"), [("acdc", True), ("hvsmr", False)])
+def test_labels_of_other_structures_stay_out_of_the_mean(anatomy, fits, tmp_path, monkeypatch):
+    write_phantom(tmp_path / "data", anatomy, patients=2, frames=2)
     for name in ("data", "cache"):
         monkeypatch.setenv(f"FCLSEG_{name.upper()}", str(tmp_path / name))
     site = Site(Place("site-1", tmp_path, "job"), RunSettings.read({"job": "finetune_federated"}, {}), "id", ["site-1"])
     if fits:
         assert len(site.sampler) > 0
     else:
-        with pytest.raises(DataError, match="labels of the structures of hvsmr, and job 'finetune_federated' segments"):
+        with pytest.raises(DataError, match="the labels 1 MYO, 2 BP, and this run segments 1 RV, 2 MYO, 3 LV"):
             _ = site.sampler
 
 

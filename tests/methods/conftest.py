@@ -2,10 +2,11 @@
 
 import pytest
 
+from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
-from fclseg.data.volumes import read_folder
 from fclseg.presets import get_preset
 
 
@@ -15,7 +16,7 @@ def phantom_store(tmp_path_factory):
     root, preset = tmp_path_factory.mktemp("methods"), get_preset("demo")
     write_phantom(root / "data", patients=3, frames=2)
     volumes = read_folder(root / "data")
-    spacing = preset.spacing("acdc")
+    spacing = preset.images.spacing(ANATOMIES["acdc"])
     return open_store(volumes, image_size=preset.images.size, spacing=spacing, cache=root / "cache", progress=False)
 
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from fclseg.anatomy.folders import read_folder
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
-from fclseg.data.volumes import read_folder
 from fclseg.errors import FCLSegError
 from fclseg.methods.collapse import feature_std
 from fclseg.methods.registry import build_method

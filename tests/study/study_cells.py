@@ -5,17 +5,18 @@ import signal
 import time
 from pathlib import Path
 
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import FCLSegError
 from fclseg.presets import get_preset
 from fclseg.study.cells import Dataset, Finetuning, Pretraining
 
-DATA = Dataset(Path("images"), "acdc", Path("splits.json"), "fingerprint")
+DATA = Dataset(Path("images"), ANATOMIES["acdc"], Path("splits.json"), "fingerprint")
 
 
-def finetuning(fold=0, method="random", pretraining=None, **more) -> Finetuning:
+def finetuning(fold=0, job="random", pretraining=None, **more) -> Finetuning:
     values = {"protocol": "local", "labels": 1, "site": "site-1", "seed": 0, "reading": "full", "data": DATA}
     preset = get_preset("demo")
-    return Finetuning(**{"method": method, "fold": fold, "preset": preset, "pretraining": pretraining} | values | more)
+    return Finetuning(**{"job": job, "fold": fold, "preset": preset, "pretraining": pretraining} | values | more)
 
 
 def pretraining(seed=0, **changes) -> Pretraining:

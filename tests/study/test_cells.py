@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from study_cells import DATA, finetuning, pretraining
 
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.presets import SETTINGS, get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import Dataset, Finetuning, Pretraining
@@ -29,10 +30,10 @@ def test_whatever_determines_a_fine_tuning_is_in_its_key(name):
 
 
 def test_places_and_pretraining_settings_do_not_change_a_random_fine_tuning():
-    moved = Dataset(Path("/elsewhere"), "acdc", Path("/elsewhere/splits.json"), DATA.fingerprint)
+    moved = Dataset(Path("/elsewhere"), ANATOMIES["acdc"], Path("/elsewhere/splits.json"), DATA.fingerprint)
     assert finetuning(data=moved).key == finetuning().key
     assert finetuning(preset=get_preset("demo", rounds=99, bank_size=7)).key == finetuning().key
-    assert finetuning(method="named differently").key == finetuning().key, "the encoder counts, not the row's name"
+    assert finetuning(job="named differently").key == finetuning().key, "the encoder counts, not the row's name"
 
 
 def test_frozen_reading_ignores_the_encoder_rate():
@@ -59,7 +60,7 @@ def test_pretraining_seed_and_preset_reach_what_builds_on_it():
     assert len(keys) == 3
 
 
-ABC = Dataset(Path("images"), "acdc", Path("splits.json"), "abc")
+ABC = Dataset(Path("images"), ANATOMIES["acdc"], Path("splits.json"), "abc")
 STORED = [
     ("fcl", "small", {}, "08eb398bb383414150c0", "96a5dddb3f2513aeaa16", "9e372cebbe804f84f68a"),
     ("fedbyol", "paper", {}, "45a23ae2d0df9e3a09ef", "cc5421a72c07b7f03e4c", "f04fbeaf4afd95845a95"),

@@ -7,10 +7,11 @@ optimiser, networks, the bundle's train config) finds these figures changed: rai
 import pytest
 import torch
 
+from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
-from fclseg.data.volumes import read_folder
 from fclseg.finetune.run import FinetuneSpec, finetune
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
@@ -45,7 +46,10 @@ def phantom(tmp_path_factory):
 @pytest.mark.parametrize("job", ["fclopt", "fedmoco", "fcl"])
 def test_pretraining(phantom, job):
     store = open_store(
-        read_folder(phantom), image_size=PRESET.images.size, spacing=PRESET.spacing("acdc"), progress=False
+        read_folder(phantom),
+        image_size=PRESET.images.size,
+        spacing=PRESET.images.spacing(ANATOMIES["acdc"]),
+        progress=False,
     )
     method = build_method(job, PRESET, 0)
     sampler = SliceSampler(store, store.select(), PRESET.pretraining.batch_size, partners=method.wants_partners)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.presets import get_preset
@@ -25,7 +26,7 @@ SITES = ("site-1", "site-2", "site-3", "site-4")
 def request_(tmp_path):
     splits = tmp_path / "splits.json"
     Splits.make([f"p{i:02d}" for i in range(40)], sites=4, folds=5).save(splits)
-    data = Dataset(tmp_path / "images", "acdc", splits, "fingerprint")
+    data = Dataset(tmp_path / "images", ANATOMIES["acdc"], splits, "fingerprint")
     rows = table_rows(TABLES["local"], ("random", "fclopt"), get_preset("demo"))
     return Request(TABLES["local"], tuple(rows), (1, 2), 5, 1, 2, ("full",), data, data, "random")
 
@@ -151,8 +152,8 @@ def test_headline_counts_the_correction(finished, pairs, tests, possible):
     ("change", "message"),
     [
         ({"folds": 6}, "the split has 5 folds"),
-        ({"labels": (1, 9)}, "N=9 annotated patients are not possible, because a fold leaves 8 with labels"),
-        ({"table": TABLES["centralised"], "labels": (32, 33)}, "N=33 annotated patients .* a fold leaves 32"),
+        ({"labels": (1, 9)}, "N=9 labelled patients are not possible, because a fold leaves 8 with labels"),
+        ({"table": TABLES["centralised"], "labels": (32, 33)}, "N=33 labelled patients .* a fold leaves 32"),
         ({"baseline": "fcl"}, "the baseline 'fcl' is not a row"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
-from fclseg.study.datasets import open_dataset
+from fclseg.study.datasets import prepare_dataset
 
 
 def scan(folder, name, value=1, labelled=True):
@@ -20,7 +20,7 @@ def scan(folder, name, value=1, labelled=True):
 
 @pytest.fixture
 def hospital(tmp_path):
-    """Eight labelled patients and five scans that nobody has annotated."""
+    """Eight labelled patients and five scans that nobody has labelled."""
     for number in range(8):
         scan(tmp_path / "data", f"p{number}")
     for number in range(5):
@@ -29,41 +29,41 @@ def hospital(tmp_path):
 
 
 def test_a_plain_folder_has_the_labels_of_the_acdc_bundle(hospital, tmp_path):
-    assert open_dataset(hospital, tmp_path, sites=1).layout == "acdc"
+    assert prepare_dataset(hospital, tmp_path, sites=1).anatomy.name == "acdc"
 
 
 def test_patients_without_labels_are_pretrained_on_and_never_scored(hospital, tmp_path):
-    splits = Splits.load(open_dataset(hospital, tmp_path, sites=2).splits)
+    splits = Splits.load(prepare_dataset(hospital, tmp_path, sites=2).splits)
     assert len(splits.patients) == 13
     assert splits.folds == 4, "as many folds as a site has labelled patients, five at most"
     scored = {patient for fold in range(splits.folds) for patient in splits.validation(fold)}
     assert scored == {f"p{number}" for number in range(8)}
     with pytest.raises(DataError, match="site-4 has 1 labelled patient, fewer than the 2 folds"):
-        open_dataset(hospital, tmp_path, sites=5)
+        prepare_dataset(hospital, tmp_path, sites=5)
 
 
 def test_a_split_that_validates_on_a_patient_without_labels_is_refused(hospital, tmp_path):
     file = tmp_path / "own.json"
     Splits.make([f"p{number}" for number in range(8)] + ["scan0"], 1, folds=3).save(file)
     with pytest.raises(DataError, match=r"patient scan0 has no labels, but a fold of .*own\.json holds it out"):
-        open_dataset(hospital, tmp_path, sites=1, splits=file)
+        prepare_dataset(hospital, tmp_path, sites=1, splits=file)
 
 
 def test_new_patients_and_another_folder_of_the_same_name_get_their_own_split(hospital, tmp_path):
-    first = open_dataset(hospital, tmp_path, sites=2)
-    assert open_dataset(hospital, tmp_path, sites=2) == first
+    first = prepare_dataset(hospital, tmp_path, sites=2)
+    assert prepare_dataset(hospital, tmp_path, sites=2) == first
     scan(hospital, "p8")
-    second = open_dataset(hospital, tmp_path, sites=2)
+    second = prepare_dataset(hospital, tmp_path, sites=2)
     assert "p8" in Splits.load(second.splits).patients and second.fingerprint != first.fingerprint
     for number in range(4):
         scan(tmp_path / "elsewhere" / "data", f"q{number}")
-    assert len(Splits.load(open_dataset(tmp_path / "elsewhere" / "data", tmp_path, sites=2).splits).patients) == 4
+    assert len(Splits.load(prepare_dataset(tmp_path / "elsewhere" / "data", tmp_path, sites=2).splits).patients) == 4
 
 
 def test_one_corrected_voxel_is_other_data(hospital, tmp_path):
-    before = open_dataset(hospital, tmp_path, sites=2).fingerprint
+    before = prepare_dataset(hospital, tmp_path, sites=2).fingerprint
     path = hospital / "p3_label.nii"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert open_dataset(hospital, tmp_path, sites=2).fingerprint != before
+    assert prepare_dataset(hospital, tmp_path, sites=2).fingerprint != before

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.cli import main
 from fclseg.cli.study import TABLES as COMMAND_LINE_TABLES
 from fclseg.data.sites import Splits
@@ -62,7 +63,7 @@ def test_local(studies, capsys):
         assert 0 <= entry["summary"]["mean"] <= 1 and entry["summary"]["groups"] == 2
         assert set(entry["structures"]) == {"RV", "MYO", "LV"} == set(entry["hd95"])
         assert (entry["comparison"] is None) == (entry["row"] == "random")
-    assert [run["method"] for run in document["pretraining"]] == ["fcl"]
+    assert [run["job"] for run in document["pretraining"]] == ["fcl"]
     assert len(document["pretraining"][0]["rounds"]) == 1
     assert len(document["pictures"]) == 8
     text = capsys.readouterr().out
@@ -144,7 +145,8 @@ def test_federated(studies):
 
 def test_transfer(studies):
     document = study(studies, "transfer", *LEARNT, "--labels", "1")
-    assert document["settings"]["data"]["layout"] == "acdc" and document["settings"]["target"]["layout"] == "hvsmr"
+    assert document["settings"]["data"]["anatomy"] == ANATOMIES["acdc"].title
+    assert document["settings"]["target"]["anatomy"] == ANATOMIES["hvsmr"].title
     assert {name for entry in document["entries"] for name in entry["structures"]} == {"MYO", "BP"}
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fclseg.data.volumes import Volume
+    from fclseg.anatomy.records import Volume
 
 SITES = 10
 """The paper's number of sites."""
 
 EXAMPLES = {
-    "phantom": "fclseg data phantom --layout acdc --out data/phantom --patients 20 --sites 4 --seed 1",
+    "phantom": "fclseg data phantom --anatomy acdc --out data/phantom --patients 20 --sites 4 --seed 1",
     "check": "fclseg data check data/acdc\n  fclseg data check data/acdc --splits splits.json",
     "split": "fclseg data split data/acdc --sites 10 --out splits.json\n"
     "  fclseg data split data/hospitals --out splits.json   # data/hospitals/site-1/..., data/hospitals/site-2/...\n"
@@ -45,7 +45,7 @@ def _command(commands, name: str, summary: str, run) -> argparse.ArgumentParser:
 
 
 def _register_phantom(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--layout", choices=("acdc", "hvsmr"), default="acdc", help="folder layout (default acdc)")
+    _add_anatomy(parser, ("acdc", "hvsmr"), "acdc", "what to imitate (default acdc)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder to write")
     parser.add_argument("--patients", type=int, default=10, metavar="N", help="number of patients (default 10)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides everything in the images (default 0)")
@@ -83,22 +83,27 @@ def _register_split(parser: argparse.ArgumentParser) -> None:
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of NIfTI images")
-    parser.add_argument(
-        "--layout",
-        choices=("auto", "acdc", "hvsmr", "nifti"),
-        default="auto",
-        help="the folder's layout; nifti is a plain folder of images (default: by file names)",
-    )
+    from fclseg.anatomy.folders import AUTO
+    from fclseg.anatomy.registry import ANATOMIES
+
+    known = "what the folder holds; nifti is a plain folder of images (default: by file names)"
+    _add_anatomy(parser, (AUTO, *ANATOMIES), AUTO, known)
+
+
+def _add_anatomy(parser: argparse.ArgumentParser, choices: tuple[str, ...], default: str, words: str) -> None:
+    parser.add_argument("--anatomy", choices=choices, default=default, help=words)
+    # The option's name in version 0.1.
+    parser.add_argument("--layout", dest="anatomy", choices=choices, default=default, help=argparse.SUPPRESS)
 
 
 def phantom(arguments: argparse.Namespace) -> int:
+    from fclseg.anatomy.folders import read_folder
     from fclseg.data.phantom import scanner_of, write_phantom
-    from fclseg.data.volumes import read_folder
 
-    paths = write_phantom(arguments.out, arguments.layout, arguments.patients, arguments.seed, sites=arguments.sites)
-    print(f"{arguments.out}: {len(paths)} phantom patients in the layout of {arguments.layout}")
+    paths = write_phantom(arguments.out, arguments.anatomy, arguments.patients, arguments.seed, sites=arguments.sites)
+    print(f"{arguments.out}: {len(paths)} phantom patients, stored like {arguments.anatomy}")
     if arguments.sites > 1:
-        volumes = read_folder(arguments.out, arguments.layout)
+        volumes = read_folder(arguments.out, arguments.anatomy)
         patient_of = {path: volume.patient for volume in volumes for path in (volume.image, volume.image.parent)}
         sites = [f"site-{scanner_of(number, arguments.sites) + 1}" for number in range(1, len(paths) + 1)]
         table = arguments.out / "sites.csv"
@@ -112,14 +117,14 @@ def phantom(arguments: argparse.Namespace) -> int:
 def check(arguments: argparse.Namespace) -> int:
     from fclseg.data.check import check_folder
 
-    report = check_folder(arguments.folder, arguments.layout, arguments.splits)
-    print(f"{'patient':<20} {'site':<10} {'annotated':>9} {'unannotated':>11}  grid and voxel size in mm")
+    report = check_folder(arguments.folder, arguments.anatomy, arguments.splits)
+    print(f"{'patient':<20} {'site':<10} {'labelled':>9} {'unlabelled':>11}  grid and voxel size in mm")
     for row in report.patients:
         sizes = ", ".join("x".join(f"{n:.3g}" for n in size) for size in [*sorted(row.grids), *sorted(row.spacings)])
-        print(f"{row.patient:<20} {row.site or '-':<10} {row.annotated:>9} {row.unannotated:>11}  {sizes}")
+        print(f"{row.patient:<20} {row.site or '-':<10} {row.labelled:>9} {row.unlabelled:>11}  {sizes}")
     print(
-        f"\n{arguments.folder} (layout {report.layout}): {len(report.patients)} patients, "
-        f"{report.annotated} annotated frames, {report.unannotated} unannotated frames"
+        f"\n{arguments.folder} ({report.anatomy.title}): {len(report.patients)} patients, "
+        f"{report.labelled} labelled frames, {report.unlabelled} unlabelled frames"
     )
     print(f"{len(report.problems)} problem{'s' * (len(report.problems) > 1)}:" if report.problems else "no problem")
     for problem in report.problems:
@@ -128,11 +133,11 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def split(arguments: argparse.Namespace) -> int:
+    from fclseg.anatomy.folders import read_folder
     from fclseg.data.sites import Splits
-    from fclseg.data.volumes import read_folder
     from fclseg.errors import DataError
 
-    volumes = read_folder(arguments.folder, arguments.layout)
+    volumes = read_folder(arguments.folder, arguments.anatomy)
     patients = sorted({volume.patient for volume in volumes})
     labelled = {volume.patient for volume in volumes if volume.label}
     # Where nobody has labels the split is for pre-training alone, and folds are made of everybody.

@@ -4,11 +4,14 @@ import argparse
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fclseg.cli.options import positive, preset_change
 from fclseg.errors import DataError, FCLSegError
-from fclseg.presets import get_preset
+from fclseg.presets import full_name, get_preset
+
+if TYPE_CHECKING:
+    from fclseg.federation.exchange import Row
 
 
 def register(subparsers) -> None:
@@ -63,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     job = derive_job(arguments.job, folder / "job", settings.to_dict())
     print(f"{settings.row.title}, preset {settings.preset}, {len(sites)} sites, {settings.rounds} rounds -> {folder}")
-    progress = Progress(folder, settings.rounds)
+    progress = RoundLines(folder, settings.rounds)
     simulate(job, folder, sites, environment=environment, progress=progress)
     if not RunFolder(folder).complete:
         raise FCLSegError(f"the run ended without an encoder; NVFlare's messages are in {folder / SIMULATOR_LOG}")
@@ -79,8 +82,8 @@ def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, 
     from fclseg.federation.exchange import get_row
     from fclseg.flare.jobs import budget
 
-    changes = dict(preset_change(text) for text in arguments.set)
-    preset = get_preset(arguments.preset, **changes)
+    changes = {full_name(name): value for name, value in map(preset_change, arguments.set)}
+    preset, row = get_preset(arguments.preset, **changes), get_row(given.get("job"))
     return {
         "preset": arguments.preset,
         "rounds": arguments.rounds,
@@ -88,9 +91,22 @@ def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, 
         "fraction": arguments.fraction,
         "fold": arguments.fold,
         "run": arguments.name or "",
-        "changes": budget(get_row(given.get("job")), preset) | changes,
+        "changes": budget(row, preset) | changes,
         "diagnostics": arguments.diagnostics,
+        **_anatomy(arguments, row),
     }
+
+
+def _anatomy(arguments: argparse.Namespace, row: "Row") -> dict[str, Any]:
+    """What a job that trains on labels segments: the structures of the data it is given."""
+    from fclseg.anatomy.folders import folder_anatomy
+    from fclseg.anatomy.registry import reference
+    from fclseg.methods.registry import method_class
+
+    if arguments.data is None or not method_class(row).wants_labels:
+        return {}
+    anatomy = folder_anatomy(arguments.data)
+    return {"anatomy": reference(anatomy)} if anatomy.structures else {}
 
 
 def _sites(arguments: argparse.Namespace) -> list[str]:
@@ -121,7 +137,7 @@ def _environment(arguments: argparse.Namespace) -> dict[str, str]:
     return {name: str(path.absolute()) for name, path in chosen.items() if path is not None}
 
 
-class Progress:
+class RoundLines:
     """One line per finished round, read from the run folder."""
 
     def __init__(self, folder: Path, rounds: int):

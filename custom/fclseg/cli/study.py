@@ -13,9 +13,9 @@ TABLES = ("local", "federated", "centralised", "transfer", "ablation", "communic
 
 EPILOG = """\
 tables
-  local          each site fine-tunes alone with N annotated patients
+  local          each site fine-tunes alone with N labelled patients
   federated      all sites fine-tune one network together (NVFlare)
-  centralised    N annotated patients from all sites together
+  centralised    N labelled patients from all sites together
   transfer       pre-trained on one data set, fine-tuned on another (--transfer-data)
   ablation       FCL without and with feature exchange, negative sampling, structural matching
   communication  bytes per round, beside the local Dice that is already there
@@ -61,7 +61,7 @@ def register(subparsers) -> None:
 
 def add_scope(group) -> None:
     group.add_argument("--methods", help="rows, such as random,fclopt_dp; a wrong name lists them (default: all)")
-    group.add_argument("--labels", default="1,2,4,8", help="numbers of annotated patients (default: 1,2,4,8)")
+    group.add_argument("--labels", default="1,2,4,8", help="numbers of labelled patients (default: 1,2,4,8)")
     group.add_argument("--folds", type=int, help="how many folds of the split to run (default: all, mostly five)")
     group.add_argument("--seeds", type=int, default=1, help="fine-tunings of each kind, with other draws (default: 1)")
     group.add_argument("--pretrain-seeds", type=int, default=1, help="pre-trainings of each method (default: 1)")
@@ -75,7 +75,7 @@ def add_data(group) -> None:
     group.add_argument("--data", type=Path, help="folder of images (default: phantom patients, made on the spot)")
     group.add_argument("--sites", type=int, default=4, help="sites the patients are dealt to (default: 4)")
     group.add_argument("--splits", type=Path, help="a split made by 'fclseg data split' instead of --sites")
-    group.add_argument("--transfer-data", type=Path, help="HVSMR-layout folder for the transfer table")
+    group.add_argument("--transfer-data", type=Path, help="second folder of images, for the transfer table")
     group.add_argument("--patients", type=int, default=10, help="phantom patients of a site (default: 10)")
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from fclseg.data.nifti import read_voxels
+from fclseg.anatomy.base import Anatomy
+from fclseg.anatomy.folders import AUTO, scan_folder
+from fclseg.anatomy.nifti import read_voxels
+from fclseg.anatomy.records import Volume, read_images
 from fclseg.data.preprocess import check_label, grey_range
-from fclseg.data.records import Volume, read_images
 from fclseg.data.sites import Splits
-from fclseg.data.volumes import scan_folder
 from fclseg.errors import DataError
 
 
@@ -23,37 +24,37 @@ class PatientSummary:
 
     patient: str
     site: str | None
-    annotated: int = 0
-    unannotated: int = 0
+    labelled: int = 0
+    unlabelled: int = 0
     grids: set[tuple[int, ...]] = field(default_factory=set)
     spacings: set[tuple[float, ...]] = field(default_factory=set)
 
 
 @dataclass
 class FolderReport:
-    layout: str
+    anatomy: Anatomy
     patients: list[PatientSummary]
     problems: list[str]  # each a sentence that names its file
 
     @property
-    def annotated(self) -> int:
-        return sum(patient.annotated for patient in self.patients)
+    def labelled(self) -> int:
+        return sum(patient.labelled for patient in self.patients)
 
     @property
-    def unannotated(self) -> int:
-        return sum(patient.unannotated for patient in self.patients)
+    def unlabelled(self) -> int:
+        return sum(patient.unlabelled for patient in self.patients)
 
 
-def check_folder(root: Path | str, layout: str = "auto", splits: Path | None = None) -> FolderReport:
+def check_folder(root: Path | str, anatomy: str = AUTO, splits: Path | None = None) -> FolderReport:
     """Names, headers and every voxel of a folder; with ``splits`` also whether that file fits the folder."""
-    scan = scan_folder(root, layout)
+    scan = scan_folder(root, anatomy)
     check = _VoxelCheck(scan.problems)
     files = [list(group) for _, group in groupby(scan.volumes, key=lambda volume: volume.image)]
     for volumes in tqdm(files, "reading", unit="file", disable=None, leave=False):
         check.read(volumes)
     if splits is not None:
         _check_splits(splits, {volume.patient for volume in scan.volumes}, scan.problems)
-    return FolderReport(scan.layout, _summarise(scan.volumes, check.grids), list(dict.fromkeys(scan.problems)))
+    return FolderReport(scan.anatomy, _summarise(scan.volumes, check.grids), list(dict.fromkeys(scan.problems)))
 
 
 class _VoxelCheck:
@@ -104,8 +105,8 @@ def _summarise(volumes: Iterable[Volume], grids: dict[Volume, tuple[int, ...]]) 
     rows: dict[str, PatientSummary] = {}
     for volume in volumes:
         row = rows.setdefault(volume.patient, PatientSummary(volume.patient, volume.site))
-        row.annotated += volume.label is not None
-        row.unannotated += volume.label is None
+        row.labelled += volume.label is not None
+        row.unlabelled += volume.label is None
         row.spacings.add(volume.spacing)
         if volume in grids:
             row.grids.add(grids[volume])

@@ -27,7 +27,7 @@ BREATH_HOLD = 0.8
 
 
 @dataclass(frozen=True)
-class Scan:
+class Acquisition:
     """One patient on one scanner: images and labels [X, Y, Z, T]."""
 
     images: np.ndarray  # int16
@@ -37,7 +37,7 @@ class Scan:
 
 
 def write_phantom(
-    out: str | Path, layout: str = "acdc", patients: int = 10, seed: int = 0, sites: int = 1, frames: int = FRAMES
+    out: str | Path, anatomy: str = "acdc", patients: int = 10, seed: int = 0, sites: int = 1, frames: int = FRAMES
 ) -> list[Path]:
     """Write a data set into the folder ``out`` and return one path per patient (ACDC folder or HVSMR image).
 
@@ -45,8 +45,8 @@ def write_phantom(
     in ACDC's layout; HVSMR's holds one phase. The folder appears complete or not at all.
     """
     out = Path(out)
-    if layout not in WRITERS:
-        raise DataError(f"there is no phantom in layout '{layout}': choose one of {', '.join(WRITERS)}")
+    if anatomy not in WRITERS:
+        raise DataError(f"there is no phantom of anatomy '{anatomy}': choose one of {', '.join(WRITERS)}")
     if patients < 1 or sites < 1 or frames < 2:
         raise DataError(
             f"a phantom needs at least 1 patient, 1 site and 2 frames, not {patients}, {sites} and {frames}"
@@ -54,7 +54,7 @@ def write_phantom(
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise DataError(f"{out} exists and is not an empty folder: choose another folder or empty it")
-        return _write_atomically(out, WRITERS[layout], patients, seed, sites, frames)
+        return _write_atomically(out, WRITERS[anatomy], patients, seed, sites, frames)
     except OSError as error:
         raise DataError(f"the phantom cannot be written to {out} ({error.strerror}): choose another folder") from error
 
@@ -82,7 +82,7 @@ def draw_scanner(seed: int, site: int) -> Scanner:
 
 def scan(
     heart: Heart, scanner: Scanner, rng: np.random.Generator, frames: int, heights: np.ndarray, breath: float = 0.0
-) -> Scan:
+) -> Acquisition:
     """Image a heart in slices at ``heights`` (mm above the apex, first slice first) that ``breath`` (mm) misaligns."""
     x, y = scanner.grid()
     tissue = Contrast(*(signal * rng.uniform(0.85, 1.15) for signal in astuple(scanner.contrast)))
@@ -92,7 +92,7 @@ def scan(
     paint_heart(rng, scene, plane, pulse)
     atrium = (pulse.cavity < 0) & ~pulse.has_lv
     arrays = (acquire(rng, scene, scanner), pulse.labels(), atrium)
-    return Scan(*(np.ascontiguousarray(array.transpose(2, 3, 1, 0)) for array in arrays), contraction(frames)[1])
+    return Acquisition(*(np.ascontiguousarray(array.transpose(2, 3, 1, 0)) for array in arrays), contraction(frames)[1])
 
 
 def _rng(seed: int, *keys: object) -> np.random.Generator:

@@ -4,13 +4,12 @@ from functools import partial
 
 import numpy as np
 
-from fclseg.data.records import LABELS, Volume
+from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 
-PARTITIONS = 4
-"""S: the number of ordered partitions of a volume along its slice axis."""
-
 PERCENTILES = (1, 99)
+UNLABELLED = 255
+"""Every pixel of the stored label map of a volume that has none."""
 
 
 def grey_range(voxels: np.ndarray, volume: Volume) -> tuple[float, float]:
@@ -26,21 +25,22 @@ def grey_range(voxels: np.ndarray, volume: Volume) -> tuple[float, float]:
 
 
 def check_label(voxels: np.ndarray, shape: tuple[int, ...], volume: Volume) -> None:
-    """Refuse a label map of another shape than its image or with values that are no class of the layout."""
+    """Refuse a label map of another shape than its image or with values that name no structure."""
     if voxels.shape != shape:
         raise DataError(
             f"{volume.label}: the label map's shape {voxels.shape} is not its image's {shape}; export it again"
         )
     values = np.unique(voxels)
-    classes = {0, *LABELS[volume.layout]} if volume.layout in LABELS else set(range(255))
+    structures = volume.anatomy.structures
+    classes = {0, *(structure.value for structure in structures)} if structures else set(range(UNLABELLED))
     if wrong := [value for value in values.tolist() if value not in classes]:
-        allowed = ", ".join(map(str, sorted(classes))) if volume.layout in LABELS else "whole numbers from 0 to 254"
+        allowed = ", ".join(map(str, sorted(classes))) if structures else f"whole numbers from 0 to {UNLABELLED - 1}"
         raise DataError(
             f"{volume.label}: the label map holds the value {wrong[0]:g}, allowed are {allowed}; correct it"
         )
 
 
-def partitions(slices: int, parts: int = PARTITIONS) -> np.ndarray:
+def partitions(slices: int, parts: int) -> np.ndarray:
     """The partition s of each slice: ``parts`` ordered groups whose sizes differ by at most one, larger ones first.
 
     A volume with fewer slices than parts is spread over the whole range by the slices' relative position, so that its

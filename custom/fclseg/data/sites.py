@@ -116,12 +116,12 @@ class Splits:
         labelled = {patient for others in self._site(site) for patient in others}
         return [patient for patient in self.training(site, fold) if patient in labelled]
 
-    def annotated(self, site: str, fold: int, n: int, seed: int = 0) -> list[str]:
-        """The N annotated patients of a fold: a draw that for one seed only grows with N."""
+    def labelled(self, site: str, fold: int, labels: int, seed: int = 0) -> list[str]:
+        """The N = ``labels`` labelled patients of a fold: a draw that for one seed only grows with N."""
         candidates = self.candidates(site, fold)
-        if not 0 < n <= len(candidates):
-            raise DataError(f"{site} has {len(candidates)} training patients in fold {fold}, so N cannot be {n}")
-        return _shuffled(candidates, seed, site, fold, "annotated")[:n]
+        if not 0 < labels <= len(candidates):
+            raise DataError(f"{site} has {len(candidates)} training patients in fold {fold}, so N cannot be {labels}")
+        return _shuffled(candidates, seed, site, fold, "annotated")[:labels]
 
     def check_patients(self, known: Iterable[str], source: str) -> None:
         """Refuse a split that names patients the data does not have."""

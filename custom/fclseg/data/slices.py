@@ -10,23 +10,21 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from fclseg.data.nifti import read_voxels
-from fclseg.data.preprocess import Preprocessor, partitions
-from fclseg.data.records import Volume, read_images
+from fclseg.anatomy.nifti import read_voxels
+from fclseg.anatomy.records import Volume, read_images
+from fclseg.anatomy.registry import get_anatomy, reference
+from fclseg.data.preprocess import UNLABELLED, Preprocessor, partitions
 from fclseg.data.store_files import (
     IMAGES,
     INDEX,
     LABEL_MAPS,
     StoreDamagedError,
     drafting,
-    fingerprint,
+    sampled_digest,
     store_key,
     store_lock,
 )
-from fclseg.errors import DataError
-
-UNLABELLED = 255
-"""Every pixel of the label map of a volume that has none."""
+from fclseg.errors import DataError, FCLSegError
 
 
 @dataclass(frozen=True)
@@ -47,20 +45,20 @@ class SliceStore:
         """Open a finished store; a damaged one raises ``StoreDamagedError``."""
         try:
             index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-            if index["fingerprint"] != fingerprint(folder):
+            if index["fingerprint"] != sampled_digest(folder):
                 raise StoreDamagedError(folder)
-            self.layout: str = index["layout"]
+            self.anatomy = get_anatomy(index["anatomy"])
             self.spacing: float = index["spacing"]
             self.volumes = [StoredVolume(**{**entry, "spacing": tuple(entry["spacing"])}) for entry in index["volumes"]]
             shape = (self.volumes[-1].stop, index["image_size"], index["image_size"])
             self.images = np.memmap(folder / IMAGES, np.float16, mode="r", shape=shape)
             self.labels = np.memmap(folder / LABEL_MAPS, np.uint8, mode="r", shape=shape)
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        except (OSError, ValueError, KeyError, TypeError, IndexError, FCLSegError) as error:
             raise StoreDamagedError(folder) from error
         self.folder = folder
         depths = [volume.stop - volume.start for volume in self.volumes]
         self.volume = np.repeat(np.arange(len(depths), dtype=np.int32), depths)
-        self.partition = np.concatenate([partitions(depth) for depth in depths])
+        self.partition = np.concatenate([partitions(depth, self.anatomy.partitions) for depth in depths])
 
     def __len__(self) -> int:
         return len(self.volume)
@@ -107,8 +105,8 @@ def open_store(
     """
     if not volumes:
         raise DataError("there is no volume to make slices of; check the data folder and the patients of the split")
-    if len({volume.layout for volume in volumes}) > 1:
-        raise DataError("volumes of different layouts cannot share a slice store; open one store per data folder")
+    if len({volume.anatomy for volume in volumes}) > 1:
+        raise DataError("volumes of different anatomies cannot share a slice store; open one store per data folder")
     folder = Path(cache or default_cache()) / store_key(volumes, image_size, spacing)
     with contextlib.suppress(StoreDamagedError):
         return SliceStore(folder)
@@ -139,10 +137,10 @@ def _build(draft: Path, volumes: Sequence[Volume], image_size: int, spacing: flo
             identity = (volume.patient, volume.frame, volume.phase, volume.label is not None)
             stored.append(StoredVolume(*identity, pixel, start, start + len(pixels)))
     index = {
-        "layout": volumes[0].layout,
+        "anatomy": reference(volumes[0].anatomy),
         "image_size": image_size,
         "spacing": spacing,
         "volumes": [asdict(volume) for volume in stored],
-        "fingerprint": fingerprint(draft),
+        "fingerprint": sampled_digest(draft),
     }
     (draft / INDEX).write_text(json.dumps(index), encoding="utf-8")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fclseg.data.records import Volume
+from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 
 FORMAT = 1  # to be raised whenever pre-processing or the files' format changes: it is part of every store's name
@@ -46,7 +46,7 @@ def store_key(volumes: Sequence[Volume], image_size: int, spacing: float) -> str
     return digest.hexdigest()
 
 
-def fingerprint(folder: Path) -> str:
+def sampled_digest(folder: Path) -> str:
     """Sizes and evenly spaced blocks of the store's files: finds cut or zeroed files without reading gigabytes."""
     digest = hashlib.blake2b(digest_size=16)
     for name in (IMAGES, LABEL_MAPS):

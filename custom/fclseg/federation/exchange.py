@@ -88,7 +88,7 @@ ROWS = {
         Row("fedca", "FedCA", "fedca:FedCA", (Flow("online"), Flow("dictionary", combine=OTHERS))),
         Row("fedgl", "FedGL", "fedgl:GlobalLocal", (Flow("online"), Flow("decoder"))),
         Row("local_cl", "Local CL", "fedgl:GlobalLocal", ()),
-        Row("finetune_federated", "Federated fine-tuning", "supervised:Supervised", (Flow("online"),), {"classes": 4}),
+        Row("finetune_federated", "Federated fine-tuning", "supervised:Supervised", (Flow("online"),)),
     )
 }
 

@@ -7,33 +7,51 @@ from pathlib import Path
 
 import torch
 
+from fclseg.anatomy.base import Anatomy
+from fclseg.anatomy.folders import folder_anatomy, read_folder
+from fclseg.anatomy.registry import get_anatomy
 from fclseg.data.augment import augment_labelled
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
 from fclseg.data.slices import SliceStore, open_store
-from fclseg.data.volumes import LABELS, read_folder
 from fclseg.errors import DataError
 from fclseg.randomness import generator
 
 
 @lru_cache(maxsize=4)
-def open_dataset(dataset_dir: str, layout: str, image_size: int, spacing: float, progress: bool = True) -> SliceStore:
+def open_labelled(
+    dataset_dir: str, anatomy: Anatomy, image_size: int, spacing: float, progress: bool = True
+) -> SliceStore:
     """The labelled volumes of a folder as slices; opened once per process, because a study asks thousands of times."""
-    volumes = read_folder(Path(dataset_dir), "auto")
-    found = {volume.layout for volume in volumes} - {layout, "nifti"}
-    if found:
+    volumes = read_folder(Path(dataset_dir))
+    found = volumes[0].anatomy
+    if found.structures and found.structures != anatomy.structures:
         raise DataError(
-            f"{dataset_dir} is in the {found.pop()} layout, but this bundle segments the structures of {layout}: "
-            f"use the bundle for that data set"
+            f"{dataset_dir} holds {found.title} with the labels {found.describe_values()}, but this bundle segments "
+            f"{anatomy.describe_values()}: use the bundle {found.bundle}"
         )
     labelled = [volume for volume in volumes if volume.label is not None]
     if not labelled:
         raise DataError(f"{dataset_dir} holds no labelled volume: supervised training needs at least one")
     store = open_store(labelled, image_size=image_size, spacing=spacing, progress=progress)
-    if (highest := int(store.labels.max())) > max(LABELS[layout]):  # possible in a plain folder only
-        known = ", ".join(f"{value} {name}" for value, name in LABELS[layout].items())
+    if (highest := int(store.labels.max())) >= anatomy.classes:  # possible in a plain folder without labels.json only
+        known = anatomy.describe_values()
         raise DataError(f"{dataset_dir} holds the label {highest}, but this bundle knows {known}: change the labels")
     return store
+
+
+def find_anatomy(name: str, dataset_dir: str) -> Anatomy:
+    """The bundle's anatomy; the bundle of plain folders learns its structures from the data."""
+    anatomy = get_anatomy(name)
+    if anatomy.structures:
+        return anatomy
+    found = folder_anatomy(dataset_dir)
+    if found.name != name or not found.structures:
+        raise DataError(
+            f"{dataset_dir} does not say what its labels mean: write labels.json into it, for example "
+            '{"structures": {"1": "liver", "2": "tumour"}}'
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -50,7 +68,7 @@ def choose_patients(
     splits: str | None = None,
     site: str | None = None,
     fold: int = 0,
-    annotated: int | None = None,
+    labels: int | None = None,
     train_patients: Sequence[str] | None = None,
     validation_patients: Sequence[str] | None = None,
     seed: int = 0,
@@ -58,14 +76,14 @@ def choose_patients(
     """The patients of a training, from the most to the least explicit wish.
 
     Names given outright win. Otherwise a splits file gives the fold's training patients of one site (or of all sites
-    pooled), ``annotated`` of them per site, and the fold's validation patients of every site. Without a splits file a
+    pooled), ``labels`` of them per site, and the fold's validation patients of every site. Without a splits file a
     quarter of the labelled patients, drawn with ``seed``, is held out.
     """
     labelled = sorted({volume.patient for volume in store.volumes if volume.labelled})
     if splits is not None:
-        chosen = _from_splits(Splits.load(Path(splits)), site, fold, annotated, seed)
+        chosen = _from_splits(Splits.load(Path(splits)), site, fold, labels, seed)
     else:
-        chosen = _quarter_held_out(labelled, annotated, seed)
+        chosen = _quarter_held_out(labelled, labels, seed)
     train = tuple(_names(train_patients)) if train_patients is not None else chosen.train
     if validation_patients is not None:
         validation = tuple(_names(validation_patients))
@@ -85,21 +103,21 @@ def _names(patients: Sequence[str]) -> list[str]:
     return [patients] if isinstance(patients, str) else [str(patient) for patient in patients]
 
 
-def _from_splits(splits: Splits, site: str | None, fold: int, annotated: int | None, seed: int) -> Patients:
+def _from_splits(splits: Splits, site: str | None, fold: int, labels: int | None, seed: int) -> Patients:
     train: list[str] = []
     for name in splits.sites if site is None else [site]:
-        if annotated is None:
+        if labels is None:
             train += splits.candidates(name, fold)
         else:
-            train += splits.annotated(name, fold, annotated, seed=seed)
+            train += splits.labelled(name, fold, labels, seed=seed)
     return Patients(tuple(train), tuple(splits.validation(fold)))
 
 
-def _quarter_held_out(labelled: list[str], annotated: int | None, seed: int) -> Patients:
+def _quarter_held_out(labelled: list[str], labels: int | None, seed: int) -> Patients:
     order = torch.randperm(len(labelled), generator=generator(seed, "held-out patients")).tolist()
     held_out = max(1, len(labelled) // 4) if len(labelled) > 1 else 0
     train = [labelled[i] for i in order[held_out:]]
-    return Patients(tuple(sorted(train[:annotated])), tuple(sorted(labelled[i] for i in order[:held_out])))
+    return Patients(tuple(sorted(train[:labels])), tuple(sorted(labelled[i] for i in order[:held_out])))
 
 
 def training_slices(

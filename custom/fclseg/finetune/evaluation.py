@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fclseg.anatomy.base import Anatomy
 from fclseg.data.slices import SliceStore
 from fclseg.finetune.metrics import volume_dice, volume_hd95
 from fclseg.networks.unet import UNet
@@ -82,18 +83,18 @@ class VolumeEvaluator:
         network: UNet,
         store: SliceStore,
         patients: Sequence[str],
-        structures: Sequence[str],
+        anatomy: Anatomy,
         *,
         device: torch.device | str = "cpu",
         hd95: bool = True,
         output_dir: str | None = None,
     ):
         self.network, self.store, self.patients = network, store, set(patients)
-        self.structures, self.device, self.hd95 = tuple(structures), device, hd95
+        self.anatomy, self.device, self.hd95 = anatomy, device, hd95
         self.output_dir = None if output_dir is None else Path(output_dir)
 
     def run(self) -> Evaluation:
-        evaluation = Evaluation(self.structures)
+        evaluation = Evaluation(self.anatomy.names)
         self.network.eval()
         for volume in self.store.volumes:
             if volume.labelled and volume.patient in self.patients:
@@ -119,11 +120,11 @@ class VolumeEvaluator:
     def _score(self, volume) -> dict:
         prediction = self.predict(volume.start, volume.stop)
         truth = np.asarray(self.store.labels[volume.start : volume.stop])
-        classes = len(self.structures) + 1
+        names, classes = self.anatomy.names, self.anatomy.classes
         row = {"patient": volume.patient, "frame": volume.frame, "phase": volume.phase}
         dice = volume_dice(prediction, truth, classes)
-        row |= {f"dice_{name}": round(float(v), 6) for name, v in zip(self.structures, dice, strict=True)}
+        row |= {f"dice_{name}": round(float(v), 6) for name, v in zip(names, dice, strict=True)}
         if self.hd95:
             distances = volume_hd95(prediction, truth, classes, volume.spacing)
-            row |= {f"hd95_{name}": round(float(v), 4) for name, v in zip(self.structures, distances, strict=True)}
+            row |= {f"hd95_{name}": round(float(v), 4) for name, v in zip(names, distances, strict=True)}
         return row

@@ -16,36 +16,36 @@ from fclseg.randomness import derive_seed
 
 @dataclass(frozen=True)
 class Draw:
-    """The patients of one fine-tuning: annotated ones by site, and those it is validated on."""
+    """The patients of one fine-tuning: labelled ones by site, and those it is validated on."""
 
     training: dict[str, tuple[str, ...]]
     validation: tuple[str, ...]
 
     @property
     def patients(self) -> tuple[str, ...]:
-        """All annotated patients, for protocols that bring them together."""
+        """All labelled patients, for protocols that bring them together."""
         return tuple(patient for patients in self.training.values() for patient in patients)
 
 
-def local(splits: Splits, site: str, fold: int, n: int, seed: int) -> Draw:
+def local(splits: Splits, site: str, fold: int, labels: int, seed: int) -> Draw:
     """N patients of one site."""
-    return Draw({site: tuple(splits.annotated(site, fold, n, seed=seed))}, tuple(splits.validation(fold)))
+    return Draw({site: tuple(splits.labelled(site, fold, labels, seed=seed))}, tuple(splits.validation(fold)))
 
 
-def federated(splits: Splits, site: str | None, fold: int, n: int, seed: int) -> Draw:
+def federated(splits: Splits, site: str | None, fold: int, labels: int, seed: int) -> Draw:
     """N patients of each site, L = N x sites in total; a site's draw is the same as in ``local``."""
-    training = {name: tuple(splits.annotated(name, fold, n, seed=seed)) for name in splits.sites}
+    training = {name: tuple(splits.labelled(name, fold, labels, seed=seed)) for name in splits.sites}
     return Draw(training, tuple(splits.validation(fold)))
 
 
-def centralised(splits: Splits, site: str | None, fold: int, n: int, seed: int) -> Draw:
+def centralised(splits: Splits, site: str | None, fold: int, labels: int, seed: int) -> Draw:
     """N patients from the training folds of all sites together; for one seed the draw only grows with N."""
     pool = sorted((patient, name) for name in splits.sites for patient in splits.candidates(name, fold))
-    if not 0 < n <= len(pool):
-        raise DataError(f"all sites together have {len(pool)} training patients in fold {fold}, so N cannot be {n}")
+    if not 0 < labels <= len(pool):
+        raise DataError(f"all sites together have {len(pool)} training patients in fold {fold}: N cannot be {labels}")
     order = np.random.default_rng(derive_seed(seed, "centralised", fold, "annotated")).permutation(len(pool))
     training: dict[str, tuple[str, ...]] = {}
-    for patient, name in (pool[i] for i in order[:n]):
+    for patient, name in (pool[i] for i in order[:labels]):
         training[name] = (*training.get(name, ()), patient)
     return Draw(training, tuple(splits.validation(fold)))
 
@@ -54,6 +54,6 @@ PROTOCOLS = {"local": local, "federated": federated, "centralised": centralised,
 """``transfer`` draws as ``centralised`` does: its data set is one place with a cross-validation of its own."""
 
 
-def draw(protocol: str, splits: Splits, site: str | None, fold: int, n: int, seed: int) -> Draw:
+def draw(protocol: str, splits: Splits, site: str | None, fold: int, labels: int, seed: int) -> Draw:
     """The patients of one fine-tuning."""
-    return PROTOCOLS[protocol](splits, site, fold, n, seed)
+    return PROTOCOLS[protocol](splits, site, fold, labels, seed)

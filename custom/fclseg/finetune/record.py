@@ -1,6 +1,6 @@
-"""The record of a training, beside its model: settings, losses, and who was trained on.
+"""The end of a training: its model, and beside it the record of settings, losses and who was trained on.
 
-It is a file of its own because the model is made to be given away and patients' names are not.
+The record is a file of its own because the model is made to be given away and patients' names are not.
 """
 
 import json
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from fclseg.data.slices import SliceStore
 from fclseg.finetune.evaluation import remove_evaluation
-from fclseg.networks.model_file import MODEL
+from fclseg.finetune.handlers import CHECKPOINT
+from fclseg.networks.model_file import MODEL, TrainedModel, write_model
 
 RECORD = "training.json"
 
@@ -28,6 +29,16 @@ def write_record(output_dir: str | None, training: dict, losses: list[float]) ->
     remove_evaluation(folder)
     content = {**training, "dataset_dir": str(Path(training["dataset_dir"]).resolve()), "losses": losses}
     (folder / RECORD).write_text(json.dumps(content, indent=2, default=str))
+
+
+def save_model(output_dir: str | None, model: TrainedModel) -> None:
+    """Write ``model.safetensors`` (nothing without a folder); the training is finished, so its resume point goes."""
+    if output_dir is None:
+        return
+    path = Path(output_dir) / MODEL
+    write_model(path, model)
+    (path.parent / CHECKPOINT).unlink(missing_ok=True)
+    print(f"model written to {path}")
 
 
 @dataclass(frozen=True)

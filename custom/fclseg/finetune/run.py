@@ -11,12 +11,13 @@ from pathlib import Path
 
 from monai.bundle import ConfigParser
 
+from fclseg.anatomy.base import Anatomy
+from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.errors import FCLSegError
 from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
-from fclseg.finetune.messages import user_error
+from fclseg.finetune.plain_errors import user_error
 
 BUNDLES = Path(__file__).resolve().parents[3] / "bundles"
-BUNDLE_OF_LAYOUT = {"acdc": "acdc_unet", "hvsmr": "hvsmr_unet"}
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class FinetuneSpec:
     dataset_dir: str | Path
     train_patients: tuple[str, ...]
     validation_patients: tuple[str, ...]
-    layout: str = "acdc"
+    anatomy: Anatomy = ANATOMIES[DEFAULT]
     preset: str = "small"
     pretrained_encoder: str | Path | None = None  # None: random initial weights
     freeze_encoder: bool = False  # True: the probe of the encoder's features
@@ -43,9 +44,9 @@ class FinetuneResult:
     evaluator: VolumeEvaluator  # with the trained network, for pictures of its predictions
 
 
-def bundle_config(layout: str, name: str) -> Path:
-    """Path of a config file of the layout's bundle."""
-    path = BUNDLES / BUNDLE_OF_LAYOUT[layout] / "configs" / name
+def bundle_config(anatomy: Anatomy, name: str) -> Path:
+    """Path of a config file of the anatomy's bundle."""
+    path = BUNDLES / anatomy.bundle / "configs" / name
     if not path.is_file():
         raise FCLSegError(f"there is no {path}: install this package from its source folder with 'pip install -e .'")
     return path
@@ -69,14 +70,13 @@ def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progre
 
 def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress: bool) -> ConfigParser:
     """The bundle's train config with this spec's values in place of its defaults."""
-    if spec.layout not in BUNDLE_OF_LAYOUT:
-        raise FCLSegError(f"there is no bundle for the layout '{spec.layout}': use {' or '.join(BUNDLE_OF_LAYOUT)}")
     parser = ConfigParser()
-    parser.read_config(bundle_config(spec.layout, "train.json"))
-    parser.read_meta(bundle_config(spec.layout, "metadata.json"))
+    parser.read_config(bundle_config(spec.anatomy, "train.json"))
+    parser.read_meta(bundle_config(spec.anatomy, "metadata.json"))
     parser.update(
         {
             "dataset_dir": str(spec.dataset_dir),
+            "anatomy": spec.anatomy,
             "output_dir": None if output_dir is None else str(output_dir),
             "preset": spec.preset,
             "pretrained_encoder": None if spec.pretrained_encoder is None else str(spec.pretrained_encoder),

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fclseg.anatomy.registry import get_anatomy
 from fclseg.errors import FCLSegError
 from fclseg.federation.distance import check_distance, distance
 from fclseg.federation.states import to_arrays, to_tensors
@@ -34,7 +35,7 @@ class RunLoop:
         self.settings, self.folder, self.run_info = settings, folder, run
         self.attendance, self.meter = attendance, meter
         self.preset = settings.build_preset()
-        self.method = build_method(settings.row, self.preset, settings.seed)
+        self.method = build_method(settings.row, self.preset, settings.seed, get_anatomy(settings.anatomy))
         if settings.encoder:
             load_encoder(self.method.online, settings.encoder)
         initial = GlobalModel.initial(settings.row, self.method)

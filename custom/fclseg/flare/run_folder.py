@@ -3,14 +3,15 @@
 import json
 import shutil
 import uuid
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from fclseg.data.volumes import LABELS
+from fclseg.anatomy.registry import get_anatomy
 from fclseg.errors import FCLSegError
 from fclseg.files import append_line, whole_lines, write_text
 from fclseg.flare.model import GlobalModel
-from fclseg.flare.settings import RunSettings
+from fclseg.flare.settings import RunSettings, with_present_names
 from fclseg.flare.tensors import KEPT_CHECKPOINTS, read_state, write_state
 from fclseg.methods.base import Method
 from fclseg.networks.loading import save_encoder
@@ -148,10 +149,8 @@ def export_encoder(path: Path, method: Method, settings: RunSettings, round_numb
 
 def export_model(path: Path, method: Method, settings: RunSettings) -> None:
     """The whole online network of a labelled job, in the form that the bundles' inference loads."""
-    preset, layout = settings.build_preset(), method.layout
-    structures = tuple(LABELS[layout].values())
-    model = TrainedModel(method.online, structures, preset.images.size, preset.spacing(layout), layout, settings.preset)
-    write_model(path, model)
+    images, anatomy = settings.build_preset().images, get_anatomy(settings.anatomy)
+    write_model(path, TrainedModel(method.online, anatomy, images.size, images.spacing(anatomy), settings.preset))
 
 
 def describe(record: dict[str, Any], rounds: int) -> str:
@@ -165,5 +164,6 @@ def describe(record: dict[str, Any], rounds: int) -> str:
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration in one level, without the settings that may change."""
-    pairs = {**config, **config.get("settings", {})}
+    defaults = {entry.name: entry.default for entry in fields(RunSettings) if entry.default is not MISSING}
+    pairs = {**config, **defaults, **with_present_names(config.get("settings", {}))}
     return {name: value for name, value in pairs.items() if name not in (*PATIENCE, "settings")}

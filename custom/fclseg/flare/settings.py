@@ -10,9 +10,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from fclseg.anatomy.registry import DEFAULT, get_anatomy
 from fclseg.device import choose_device
 from fclseg.errors import DataError, FCLSegError
 from fclseg.federation.exchange import ROWS, Row
@@ -34,7 +35,7 @@ LEAST = {
     "distance_timeout": 1,
     "pretrain_timeout": 1,
     "fold": 0,
-    "annotated": 1,
+    "labels": 1,
 }
 """The smallest whole number that each of these settings can be. NVFlare takes a time-out of 0 for none at all, and
 waiting for ever for a site that has died is what no run should do."""
@@ -56,7 +57,8 @@ class RunSettings:
     distance_timeout: int = 600
     pretrain_timeout: int = 7200
     fold: int | None = None  # leave out this fold's validation patients; None: use all patients
-    annotated: int | None = None  # N, for methods that train on labels
+    labels: int | None = None  # N labelled patients per site, for methods that train on labels
+    anatomy: str | dict[str, Any] = DEFAULT  # what a method that trains on labels segments: a name or a labels.json
     encoder: str | None = None  # file of a pre-trained encoder on the server to start from
     diagnostics: bool = False  # measure what DP and PTNU predict; changes the traffic, not the training
 
@@ -69,6 +71,7 @@ class RunSettings:
     def read(cls, values: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> "RunSettings":
         """The job's values, replaced by FCLSEG_PRESET, FCLSEG_ROUNDS, FCLSEG_SEED and FCLSEG_RUN where they are set."""
         known = {entry.name for entry in fields(cls)}
+        values = with_present_names(values)
         if unknown := sorted(set(values) - known):
             raise FCLSegError(f"the job's settings have no '{unknown[0]}': they have {', '.join(sorted(known))}")
         for name, value in values.items():
@@ -78,13 +81,13 @@ class RunSettings:
         settings = cls(**values)
         settings = replace(
             settings,
-            changes={full_name(name): value for name, value in settings.changes.items()},
             preset=environment.get("FCLSEG_PRESET") or settings.preset,
             rounds=_integer(environment, "FCLSEG_ROUNDS", settings.rounds),
             seed=_integer(environment, "FCLSEG_SEED", settings.seed),
             run=environment.get("FCLSEG_RUN") or settings.run,
         )
         preset = settings.build_preset()
+        get_anatomy(settings.anatomy)
         if not 0 < settings.fraction <= 1:
             raise FCLSegError(f"a fraction of {settings.fraction} of the sites cannot be drawn: give one in (0, 1]")
         settings._check_method()
@@ -94,7 +97,7 @@ class RunSettings:
 
     def _check_method(self) -> None:
         """Refuse what the job's method has no use for, instead of training something else than was asked for."""
-        wants = {"encoder": self.encoder is not None, "annotated": self.annotated is not None}
+        wants = {"encoder": self.encoder is not None, "labels": self.labels is not None}
         if not any((self.diagnostics, *wants.values())):
             return
         from fclseg.methods.registry import method_class
@@ -125,12 +128,24 @@ class RunSettings:
         return asdict(self)
 
 
+EARLIER_NAMES = {"annotated": "labels"}
+"""Version 0.1 wrote these names into jobs and runs."""
+
+
+def with_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a job or run of any version, under today's names."""
+    renamed = {EARLIER_NAMES.get(name, name): value for name, value in values.items()}
+    if isinstance(renamed.get("changes"), Mapping):
+        renamed["changes"] = {full_name(name): value for name, value in renamed["changes"].items()}
+    return renamed
+
+
 KINDS = {
     int: (lambda value: type(value) is int, "a whole number"),
     float: (lambda value: type(value) in (int, float), "a number"),
     bool: (lambda value: isinstance(value, bool), "true or false"),
     str: (lambda value: isinstance(value, str), "a text"),
-    dict: (lambda value: isinstance(value, Mapping), "the preset's settings by name"),
+    dict: (lambda value: isinstance(value, Mapping), "settings by name"),
 }
 """For each kind of setting: the test of a value, and what to give."""
 
@@ -138,11 +153,15 @@ KINDS = {
 def _check_kind(name: str, value: object) -> None:
     """Refuse a value of another kind than the setting's: a job is a file that people edit."""
     kind = RunSettings.__annotations__[name]
-    if isinstance(kind, UnionType):  # <kind> | None
-        if value is None:
-            return
-        kind = get_args(kind)[0]
-    fits, wanted = KINDS[get_origin(kind) or kind]
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if value is None and NoneType in kinds:
+        return
+    tests = [KINDS[get_origin(one) or one] for one in kinds if one is not NoneType]
+    wanted = " or ".join(sentence for _, sentence in tests)
+
+    def fits(value: Any) -> bool:
+        return any(test(value) for test, _ in tests)
+
     if name in LEAST:
         wanted += f" from {LEAST[name]} on"
     if not fits(value) or (name in LEAST and value < LEAST[name]):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fclseg.anatomy.registry import get_anatomy
 from fclseg.errors import DataError
 from fclseg.flare.memory import SiteMemory
 from fclseg.flare.messages import Message
@@ -19,7 +20,7 @@ from fclseg.flare.tensors import State
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fclseg.data.records import Volume
+    from fclseg.anatomy.records import Volume
     from fclseg.data.sampler import SliceSampler
     from fclseg.methods.base import Method
 
@@ -29,7 +30,7 @@ class Site:
 
     def __init__(self, place: Place, settings: RunSettings, run_id: str, sites: list[str]):
         self.place, self.settings, self.run_id, self.sites = place, settings, run_id, sites
-        self.preset = settings.build_preset()
+        self.preset, self.anatomy = settings.build_preset(), get_anatomy(settings.anatomy)
         self.memory = SiteMemory(place.runs / settings.run / "sites" / place.name, run_id)
 
     @classmethod
@@ -46,7 +47,7 @@ class Site:
         """The method with the initial weights, which every site derives from the run's seed."""
         from fclseg.methods.registry import build_method
 
-        return build_method(self.settings.row, self.preset, self.settings.seed)
+        return build_method(self.settings.row, self.preset, self.settings.seed, self.anatomy)
 
     def component(self, name: str, round_number: int) -> State:
         """The site's own component as the round begins; the initial one at a site that has not trained yet."""
@@ -61,9 +62,9 @@ class Site:
     @cached_property
     def sampler(self) -> SliceSampler:
         """Batches of the site's own slices: all frames of its patients, or labelled ones for a supervised method."""
+        from fclseg.anatomy.folders import read_folder
         from fclseg.data.sampler import SliceSampler
         from fclseg.data.slices import open_store
-        from fclseg.data.volumes import LABELS, read_folder
 
         if self.place.data is None:
             raise DataError(
@@ -71,15 +72,16 @@ class Site:
             )
         volumes = read_folder(self.place.data)
         labels = self.method.wants_labels
-        if labels and volumes[0].layout in set(LABELS) - {self.method.layout}:
+        anatomy = volumes[0].anatomy
+        if labels and anatomy.structures and anatomy.structures != self.anatomy.structures:
             raise DataError(
-                f"{self.place.name} has labels of the structures of {volumes[0].layout}, and job '{self.settings.job}' "
-                f"segments those of {self.method.layout}: this site cannot take part"
+                f"{self.place.name} has the labels {anatomy.describe_values()}, and this run segments "
+                f"{self.anatomy.describe_values()}: this site cannot take part"
             )
         patients = self._patients(volumes)
         if patients is not None:
             volumes = [volume for volume in volumes if volume.patient in patients]
-        spacing = self.preset.spacing(volumes[0].layout) if volumes else 0.0
+        spacing = self.preset.images.spacing(self.anatomy if labels else anatomy)
         store = open_store(
             volumes, image_size=self.preset.images.size, spacing=spacing, cache=self.place.cache, progress=False
         )
@@ -95,13 +97,13 @@ class Site:
 
     @property
     def _needs_folds(self) -> bool:
-        return self.settings.fold is not None or self.settings.annotated is not None
+        return self.settings.fold is not None or self.settings.labels is not None
 
     def _patients(self, volumes: Sequence[Volume]) -> set[str] | None:
         """Which patients the site may train on; None: all in its folder.
 
         In a simulation all sites share one folder, so a split deals out the patients. A real site has its own folder,
-        and a split is needed there only to leave out a fold or to choose annotated patients.
+        and a split is needed there only to leave out a fold or to choose labelled patients.
         """
         from fclseg.data.sites import Splits
 
@@ -116,10 +118,10 @@ class Site:
         elif not self._needs_folds:
             return None
         else:
-            why = "choose annotated patients" if settings.fold is None else f"leave out fold {settings.fold}"
+            why = "choose labelled patients" if settings.fold is None else f"leave out fold {settings.fold}"
             raise DataError(f"{name} needs a splits file to {why}: set FCLSEG_SPLITS")
         if name not in splits.sites:
             raise DataError(f"the splits have no site '{name}': they have {', '.join(splits.sites)}; set FCLSEG_SPLITS")
-        if settings.annotated is not None:
-            return set(splits.annotated(name, settings.fold or 0, settings.annotated, seed=settings.seed))
+        if settings.labels is not None:
+            return set(splits.labelled(name, settings.fold or 0, settings.labels, seed=settings.seed))
         return set(splits.sites[name] if settings.fold is None else splits.training(name, settings.fold))

@@ -9,9 +9,7 @@ from typing import Any
 import torch
 
 from fclseg.errors import FCLSegError
-from fclseg.networks.loading import read_tensors, write_tensors
-
-State = dict[str, torch.Tensor]
+from fclseg.networks.loading import State, read_tensors, write_tensors
 
 KEPT_CHECKPOINTS = 2
 """How many the server keeps, so that a damaged one can be deleted."""

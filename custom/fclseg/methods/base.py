@@ -15,9 +15,8 @@ from torch import nn
 from fclseg.data.augment import Views
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.networks.heads import EncoderNetwork
+from fclseg.networks.loading import State
 from fclseg.presets import Preset
-
-State = dict[str, torch.Tensor]
 
 
 class Method(nn.Module):

@@ -12,9 +12,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fclseg.anatomy.families.acdc import ANATOMY
+from fclseg.anatomy.records import Volume
 from fclseg.data.phantom import draw_heart, draw_scanner, scan
 from fclseg.data.preprocess import Preprocessor
-from fclseg.data.records import Volume
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.methods.bank import MemoryBank, RemoteBanks
 from fclseg.methods.base import State
@@ -30,14 +31,14 @@ PATIENTS, FRAMES, SLICES = 8, 2, 4
 
 def public_images(preset: Preset) -> torch.Tensor:
     """Phantom slices between apex and base, one scanner a patient, prepared like real ones: [P, 1, H, W]."""
-    prepare = Preprocessor(preset.images.size, preset.spacing("acdc"))
+    prepare = Preprocessor(preset.images.size, preset.images.spacing(ANATOMY))
     slices = []
     for patient in range(PATIENTS):
         heart, scanner = draw_heart(PUBLIC_SEED, patient), draw_scanner(PUBLIC_SEED, patient)
         rng = np.random.default_rng(derive_seed(PUBLIC_SEED, "public", patient))
         voxels = scan(heart, scanner, rng, FRAMES, np.linspace(0.9, 0.1, SLICES) * heart.length).images
         spacing = (scanner.pixel, scanner.pixel, scanner.slice_spacing)
-        record = Volume(f"public{patient:03d}", None, None, Path("phantom"), None, spacing, "acdc")
+        record = Volume(f"public{patient:03d}", None, None, Path("phantom"), None, spacing, ANATOMY)
         slices += [prepare.image(voxels[..., frame], record) for frame in range(FRAMES)]
     return torch.from_numpy(np.concatenate(slices)).float()[:, None]
 

@@ -4,6 +4,8 @@ import importlib
 
 import torch
 
+from fclseg.anatomy.base import Anatomy
+from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import Row, get_row
 from fclseg.methods.base import Method
@@ -11,13 +13,17 @@ from fclseg.presets import Preset
 from fclseg.randomness import derive_seed
 
 
-def build_method(row: Row | str, preset: Preset, seed: int) -> Method:
-    """The method of a row (or of the job of that name); the same seed gives the same weights at every site."""
+def build_method(row: Row | str, preset: Preset, seed: int, anatomy: Anatomy = ANATOMIES[DEFAULT]) -> Method:
+    """The method of a row (or of the job of that name); the same seed gives the same weights at every site.
+
+    ``anatomy`` says what a method that trains on labels segments.
+    """
     if isinstance(row, str):
         row = get_row(row)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "initial weights"))
-        method = method_class(row)(preset, **row.settings)
+        kind = method_class(row)
+        method = kind(preset, anatomy, **row.settings) if kind.wants_labels else kind(preset, **row.settings)
     return method.to(memory_format=torch.channels_last)  # 10 to 30 % faster on CPUs; state files do not see it
 
 

@@ -10,6 +10,7 @@ import torch
 from monai.losses import DiceCELoss
 from torch import nn
 
+from fclseg.anatomy.base import Anatomy
 from fclseg.data.augment import augment_labelled
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.methods.base import Method
@@ -19,21 +20,19 @@ from fclseg.randomness import generator as new_generator
 
 
 class Supervised(Method):
-    """Rounds over the site's annotated slices; those within the first ``frozen_epochs`` leave the encoder alone.
+    """Rounds over the site's labelled slices; those within the first ``frozen_epochs`` leave the encoder alone.
 
     The encoder's rate is the decoder's times ``encoder_lr_factor``. One optimiser rate serves all, so a step of the
     encoder is shortened afterwards, which for Adam without weight decay is the same.
     """
 
     wants_labels = True
-    layout = "acdc"
-    """Whose structures the network segments; ``classes`` counts them and the background."""
-
     online: FreezableUNet
 
-    def __init__(self, preset: Preset, classes: int):
+    def __init__(self, preset: Preset, anatomy: Anatomy):
         super().__init__(preset)
-        self.online = FreezableUNet(preset.networks.channels, classes, seed=torch.initial_seed())
+        self.anatomy = anatomy
+        self.online = FreezableUNet(preset.networks.channels, anatomy.classes, seed=torch.initial_seed())
         self.criterion = DiceCELoss(to_onehot_y=True, softmax=True)
         self._before: list[torch.Tensor] | None = None
 

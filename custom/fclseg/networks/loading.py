@@ -20,6 +20,9 @@ from fclseg.files import whole_file
 
 PREFIX = "encoder."
 
+State = dict[str, torch.Tensor]
+"""A module's tensors by name."""
+
 
 @dataclass(frozen=True)
 class LoadReport:

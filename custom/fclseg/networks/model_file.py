@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from fclseg.anatomy.base import Anatomy
+from fclseg.anatomy.registry import get_anatomy, reference
 from fclseg.errors import FCLSegError
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import format_channels, read_tensors, write_tensors
@@ -20,10 +22,9 @@ class TrainedModel:
     """A fine-tuned network and what inference must know about it. No patient is named in the file."""
 
     network: FreezableUNet
-    structures: tuple[str, ...]
+    anatomy: Anatomy
     image_size: int
     spacing: float  # in-plane pixel size the network was trained at, mm
-    layout: str
     preset: str
 
 
@@ -34,8 +35,7 @@ def write_model(path: Path | str, model: TrainedModel) -> None:
         "trained": True,
         "preset": model.preset,
         "channels": format_channels(model.network.encoder.channels),
-        "structures": json.dumps(list(model.structures)),
-        "layout": model.layout,
+        "anatomy": json.dumps(reference(model.anatomy)),
         "image_size": model.image_size,
         "spacing_mm": model.spacing,
     }
@@ -48,7 +48,7 @@ HOW_TO_TRAIN = (
 )
 
 
-def load_model(path: str, layout: str) -> TrainedModel:
+def load_model(path: str | Path, anatomy: str) -> TrainedModel:
     """Read a model file; weights that are missing, were never fine-tuned or segment something else are refused."""
     if not Path(path).is_file():
         raise FCLSegError(f"there are no segmentation weights at {path}: {HOW_TO_TRAIN}")
@@ -56,19 +56,19 @@ def load_model(path: str, layout: str) -> TrainedModel:
     if metadata.get("fclseg") != KIND or metadata.get("trained") != "True":
         kind = "a pre-trained encoder" if "channels" in metadata else "not a model file of this project"
         raise FCLSegError(f"{path} is {kind} and was never fine-tuned to segment: {HOW_TO_TRAIN}")
-    if metadata["layout"] != layout:
+    # Version 0.1 wrote the name of the anatomy as "layout".
+    found = get_anatomy(json.loads(metadata["anatomy"]) if "anatomy" in metadata else metadata["layout"])
+    if found.name != anatomy:
         raise FCLSegError(
-            f"{path} segments the structures of {metadata['layout']}, not of {layout}: use the bundle for that data set"
+            f"{path} segments {found.title}, not {get_anatomy(anatomy).title}: use the bundle {found.bundle}"
         )
-    structures = tuple(json.loads(metadata["structures"]))
     channels = [int(width) for width in metadata["channels"].split("-")]
-    network = FreezableUNet(channels, len(structures) + 1)
+    network = FreezableUNet(channels, found.classes)
     network.load_state_dict(tensors)
     return TrainedModel(
         network=network.eval(),
-        structures=structures,
+        anatomy=found,
         image_size=int(metadata["image_size"]),
         spacing=float(metadata["spacing_mm"]),
-        layout=metadata["layout"],
         preset=metadata["preset"],
     )

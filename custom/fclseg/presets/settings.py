@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, TypeVar
 
+from fclseg.anatomy.base import Anatomy
 from fclseg.errors import FCLSegError
-
-SPACING_MM = {"acdc": 1.25, "hvsmr": 0.7, "nifti": 1.25}
 
 FEWEST_EPOCHS = 20
 """``finetuning.steps`` gives every number of labelled patients the same budget; each slice is still seen this often."""
@@ -63,6 +62,10 @@ class ImageSettings:
     size: int = setting(COUNT)  # side of the stored slices in pixels
     pixel_scale: float = setting(POSITIVE)  # pixel size relative to the anatomy's in-plane spacing
     view_size: int = setting(COUNT)  # side of the augmented views that pre-training sees
+
+    def spacing(self, anatomy: Anatomy) -> float:
+        """In-plane pixel size of the stored slices in mm."""
+        return anatomy.spacing_mm * self.pixel_scale
 
 
 @dataclass(frozen=True)
@@ -130,10 +133,6 @@ class Preset:
     networks: NetworkSettings
     pretraining: PretrainingSettings
     finetuning: FinetuningSettings = field(default_factory=FinetuningSettings)
-
-    def spacing(self, layout: str) -> float:
-        """In-plane pixel size in mm."""
-        return SPACING_MM[layout] * self.images.pixel_scale
 
     def changed(self, changes: Mapping[str, object]) -> "Preset":
         """This preset with single settings replaced; names may also be those of earlier versions."""

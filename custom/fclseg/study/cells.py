@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fclseg.anatomy.base import Anatomy
 from fclseg.presets import SETTINGS, Preset
 from fclseg.presets.settings import EARLIER_NAMES
 
@@ -55,7 +56,7 @@ class Dataset:
     """Images and their split into sites and folds. Only ``fingerprint`` is part of a cell's identity."""
 
     root: Path
-    layout: str
+    anatomy: Anatomy
     splits: Path
     fingerprint: str
 
@@ -64,7 +65,7 @@ class Dataset:
 class Pretraining:
     """One federated pre-training: a row of the paper on a data set; shared by all tables that fine-tune from it."""
 
-    method: str
+    job: str
     seed: int
     preset: Preset
     data: Dataset
@@ -79,28 +80,28 @@ class Pretraining:
         if settings["lr"] is None:
             settings |= RECIPE_RATES.get(self.preset.pretraining.optimizer, {})
             del settings["lr"]
-        identity = {"method": self.method, "seed": self.seed, "preset": settings, "data": self.data.fingerprint}
+        identity = {"method": self.job, "seed": self.seed, "preset": settings, "data": self.data.fingerprint}
         return content_key({"kind": "pretraining"} | identity)
 
     @property
     def name(self) -> str:
         """The name of its run folder, for people; the key at its end keeps it unique."""
-        return f"{self.method}-{self.preset.name}-seed{self.seed}-{self.key[:8]}"
+        return f"{self.job}-{self.preset.name}-seed{self.seed}-{self.key[:8]}"
 
     def folder(self, studies: Path) -> Path:
         """Its run folder, below the folder of all studies."""
         return studies / "runs" / self.name
 
     def describe(self) -> str:
-        return f"pre-training {self.method} (seed {self.seed})"
+        return f"pre-training {self.job} (seed {self.seed})"
 
 
 @dataclass(frozen=True)
 class Finetuning:
-    """One fine-tuning: ``labels`` annotated patients of ``site`` (None: of all sites together) in one fold."""
+    """One fine-tuning: ``labels`` labelled patients of ``site`` (None: of all sites together) in one fold."""
 
     protocol: str
-    method: str
+    job: str
     labels: int
     site: str | None
     fold: int
@@ -139,7 +140,7 @@ class Finetuning:
 
     def describe(self) -> str:
         where = f" {self.site}" if self.site else ""
-        return f"{self.protocol} {self.method} N={self.labels}{where} fold {self.fold} seed {self.seed} {self.reading}"
+        return f"{self.protocol} {self.job} N={self.labels}{where} fold {self.fold} seed {self.seed} {self.reading}"
 
 
 Cell = Pretraining | Finetuning

@@ -5,18 +5,17 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.records import Volume
+from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.data.phantom import phantom_sites, write_phantom
-from fclseg.data.records import Volume
 from fclseg.data.sites import Splits
-from fclseg.data.volumes import read_folder
 from fclseg.errors import DataError
 from fclseg.study.cells import Dataset
 
 FOLDS = 5
 FEWEST_FOLDS = 2
 HEAD_BYTES = 1 << 16
-PLAIN_AS = "acdc"
-"""Whose structures a plain folder's labels name (1 RV, 2 MYO, 3 LV), as for the bundle."""
 
 
 def fingerprint(volumes: Sequence[Volume], root: Path, splits: Splits) -> str:
@@ -34,7 +33,7 @@ def fingerprint(volumes: Sequence[Volume], root: Path, splits: Splits) -> str:
     return digest.hexdigest()[:20]
 
 
-def open_dataset(
+def prepare_dataset(
     root: Path, out: Path, *, sites: int | Mapping[str, str], splits: Path | None = None, seed: int = 0
 ) -> Dataset:
     """A folder of images with its split: the given file, or one that is made once and kept in the study's folder.
@@ -55,8 +54,9 @@ def open_dataset(
             f"{root}: patient {without[0]} has no labels, but a fold of {splits} holds it out: make the split anew "
             "with 'fclseg data split'"
         )
-    layout = PLAIN_AS if volumes[0].layout == "nifti" else volumes[0].layout
-    return Dataset(root, layout, Path(splits).absolute(), fingerprint(volumes, root, split))
+    found = volumes[0].anatomy
+    anatomy = found if found.structures else ANATOMIES[DEFAULT]  # as for the bundle, plain labels are the default's
+    return Dataset(root, anatomy, Path(splits).absolute(), fingerprint(volumes, root, split))
 
 
 def _kept_split(
@@ -73,14 +73,16 @@ def _kept_split(
     return path
 
 
-def phantom_dataset(layout: str, out: Path, *, sites: int, patients: int, seed: int = 0) -> Dataset:
+def phantom_dataset(anatomy: str, out: Path, *, sites: int, patients: int, seed: int = 0) -> Dataset:
     """A phantom data set in the study's folder, written once; each site has a scanner of its own."""
-    name = f"phantom-{layout}-{sites}x{patients}-seed{seed}"
+    name = f"phantom-{anatomy}-{sites}x{patients}-seed{seed}"
     root = out / "data" / name
     if not root.exists():
         print(f"no data given: writing a phantom of {sites * patients} patients to {root}", flush=True)
-        write_phantom(root, layout=layout, patients=sites * patients, seed=seed, sites=sites)
-    if layout != "acdc":
-        return open_dataset(root, out, sites=sites, seed=seed)
+        write_phantom(root, anatomy, patients=sites * patients, seed=seed, sites=sites)
+    if anatomy != "acdc":
+        return prepare_dataset(root, out, sites=sites, seed=seed)
     scanners = phantom_sites(sites * patients, sites)
-    return open_dataset(root, out, sites={name: site for site, names in scanners.items() for name in names}, seed=seed)
+    return prepare_dataset(
+        root, out, sites={name: site for site, names in scanners.items() for name in names}, seed=seed
+    )

@@ -42,7 +42,7 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         "structures": evaluation.dice,
         "hd95": evaluation.hd95,
         "volumes": evaluation.rows,
-        "annotated": list(chosen.patients),
+        "labelled": list(chosen.patients),
         "losses": [round(loss, 5) for loss in losses],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
@@ -66,7 +66,7 @@ def finetune_here(cell: Finetuning, encoder: Path | None, chosen: Draw) -> Finet
         dataset_dir=cell.data.root,
         train_patients=chosen.patients,
         validation_patients=chosen.validation,
-        layout=cell.data.layout,
+        anatomy=cell.data.anatomy,
         preset=cell.preset.name,
         pretrained_encoder=encoder,
         freeze_encoder=cell.reading == FROZEN,

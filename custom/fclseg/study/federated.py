@@ -7,10 +7,10 @@ a run folder from which an interrupted run continues.
 from pathlib import Path
 from typing import Any
 
+from fclseg.anatomy.registry import reference
 from fclseg.data.sites import Splits
-from fclseg.data.volumes import LABELS
 from fclseg.errors import FCLSegError
-from fclseg.finetune.dataset import open_dataset, training_slices
+from fclseg.finetune.dataset import open_labelled, training_slices
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw
 from fclseg.flare.jobs import write_job
@@ -69,14 +69,14 @@ def finetune_federated(
 ) -> tuple[VolumeEvaluator, list[float]]:
     """Fine-tune over all sites; the evaluator holds the final global network, the losses are those of the rounds."""
     folder = cache.root / "runs" / f"{FEDERATED_JOB}-{cell.key}"
-    layout, batch = cell.data.layout, cell.preset.finetuning.batch_size
-    spacing = cell.preset.spacing(layout)
-    store = open_dataset(str(cell.data.root), layout, cell.preset.images.size, spacing, progress=False)
+    anatomy, batch, images = cell.data.anatomy, cell.preset.finetuning.batch_size, cell.preset.images
+    store = open_labelled(str(cell.data.root), anatomy, images.size, images.spacing(anatomy), progress=False)
     longest = max(training_slices(store, patients, batch).steps_per_epoch for patients in chosen.training.values())
     preset = finetuning_preset(cell.preset, cell.reading, longest)
-    more = {"fold": cell.fold, "annotated": cell.labels, "encoder": encoder and str(encoder)}
+    more = {"fold": cell.fold, "labels": cell.labels, "encoder": encoder and str(encoder)}
+    more |= {"anatomy": reference(anatomy)}
     run = run_job(FEDERATED_JOB, folder, cell.data, preset, cell.seed, **more)
-    network = load_model(run.model, layout).network
+    network = load_model(run.model, anatomy.name).network
     losses = [one["loss"] for one in run.rounds()]
     run.forget()  # the result is small, the sites' memories are not
-    return VolumeEvaluator(network, store, chosen.validation, list(LABELS[layout].values())), losses
+    return VolumeEvaluator(network, store, chosen.validation, anatomy), losses

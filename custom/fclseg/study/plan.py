@@ -36,7 +36,7 @@ class Request:
         most = min(sum(fold) if together else min(fold) for fold in counts)
         if too_many := [labels for labels in self.labels if not 0 < labels <= most]:
             raise FCLSegError(
-                f"{self.table.symbol}={too_many[0]} annotated patients are not possible, because a fold leaves {most} "
+                f"{self.table.symbol}={too_many[0]} labelled patients are not possible, because a fold leaves {most} "
                 f"with labels to train on: choose smaller --labels"
             )
 
@@ -70,7 +70,7 @@ def _cells(
     """One cell for each pre-training seed; random initialisation has none."""
     cell = Finetuning(
         protocol=request.table.protocol,
-        method=row.method,
+        job=row.job,
         labels=labels,
         site=site,
         fold=fold,
@@ -80,9 +80,9 @@ def _cells(
         data=request.target,
         pretraining=None,
     )
-    if row.method == RANDOM:
+    if row.job == RANDOM:
         return [cell]
     return [
-        replace(cell, pretraining=Pretraining(row.method, number, row.preset, request.data))
+        replace(cell, pretraining=Pretraining(row.job, number, row.preset, request.data))
         for number in range(request.pretrain_seeds)
     ]

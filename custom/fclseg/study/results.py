@@ -35,7 +35,7 @@ def empty_document(table: Table, rows: Sequence[TableRow], preset: Preset, comma
         "labels": [],
         "readings": [],
         "baseline": None,
-        "rows": [{"key": row.key, "title": row.title, "method": row.method} for row in rows],
+        "rows": [{"key": row.key, "title": row.title, "job": row.job} for row in rows],
         "entries": [],
         "curves": [],
         "pictures": [],
@@ -187,7 +187,7 @@ def pretraining_runs(planned: Sequence[Planned], cache: Cache) -> list[dict[str,
     cells = [one.cell.pretraining for one in planned if one.cell.pretraining]
     found = [(cell, cache.get(key)) for key, cell in {cell.key: cell for cell in cells}.items()]
     return [
-        {"method": cell.method, "seed": cell.seed, "name": cell.name, "seconds": result["seconds"], **result["run"]}
+        {"job": cell.job, "seed": cell.seed, "name": cell.name, "seconds": result["seconds"], **result["run"]}
         for cell, result in found
         if result is not None
     ]
@@ -211,7 +211,13 @@ def settings(request: Request) -> dict[str, Any]:
 
 def _dataset(data: Dataset) -> dict[str, Any]:
     sites = {site: len(patients) for site, patients in Splits.load(data.splits).sites.items()}
-    return {"name": data.root.name, "layout": data.layout, "fingerprint": data.fingerprint, "sites": sites}
+    return {
+        "name": data.root.name,
+        "anatomy": data.anatomy.title,
+        "structures": data.anatomy.legend(),
+        "fingerprint": data.fingerprint,
+        "sites": sites,
+    }
 
 
 def machine() -> dict[str, Any]:

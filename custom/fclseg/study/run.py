@@ -11,7 +11,7 @@ from fclseg.errors import FCLSegError
 from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import RANDOM, Dataset
-from fclseg.study.datasets import open_dataset, phantom_dataset
+from fclseg.study.datasets import phantom_dataset, prepare_dataset
 from fclseg.study.export import comparison_table, dice_table, markdown, write_exports
 from fclseg.study.plan import Planned, Request, plan
 from fclseg.study.report.page import write_report
@@ -54,7 +54,7 @@ def run_study(options: Options) -> int:
     failures: Sequence[Failure] = ()
     if table.protocol is None:
         document = empty_document(table, rows, preset, options.command)
-        document["components"] = components_table([row.method for row in rows])
+        document["components"] = components_table([row.job for row in rows])
     else:
         document, failures = fill_table(options, table, rows, out)
     folder = out / table.name
@@ -75,7 +75,7 @@ def fill_table(
     failures = run_missing(planned, cache, options.workers) if table.trains else []
     document = study_document(request, planned, cache, failures, options.command)
     if not table.trains:
-        methods = [row.method for row in rows]
+        methods = [row.job for row in rows]
         sites = len(document["settings"]["data"]["sites"])
         document["communication"] = communication_figures(methods, rows[0].preset, sites, cache)
         document["missing"] = 0  # this table only shows what others have run
@@ -117,15 +117,13 @@ def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Datase
     if options.data is None and options.splits is not None:
         raise FCLSegError("--splits belongs to a data folder: give --data as well")
     if options.data is not None:
-        data = open_dataset(options.data, out, sites=options.sites, splits=options.splits)
+        data = prepare_dataset(options.data, out, sites=options.sites, splits=options.splits)
     else:
         data = phantom_dataset("acdc", out, sites=options.sites, patients=options.patients)
-    if table.protocol == "federated" and data.layout != "acdc":
-        raise FCLSegError(f"federated fine-tuning segments the structures of ACDC, not those of {data.layout}")
     if table.name != "transfer":
         return data, data
     if options.transfer_data is not None:
-        return data, open_dataset(options.transfer_data, out, sites=1)
+        return data, prepare_dataset(options.transfer_data, out, sites=1)
     if options.data is not None:
         raise FCLSegError("the transfer table fine-tunes on a second data set: give its folder as --transfer-data")
     return data, phantom_dataset("hvsmr", out, sites=1, patients=options.patients, seed=1)

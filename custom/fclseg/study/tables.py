@@ -28,7 +28,7 @@ class Table:
     methods: tuple[str, ...]
     protocol: str | None = None
     spread: str = "site"  # over what the sd is taken: sites (of their fold means) or folds
-    symbol: str = "N"  # the paper's letter for the number of annotated patients
+    symbol: str = "N"  # the paper's letter for the number of labelled patients
     rates: tuple[float, ...] = ()  # fine-tuning learning rates, where they are the rows
     trains: bool = True  # False: shows fine-tunings that other tables already paid for, runs none
 
@@ -39,7 +39,7 @@ TABLES = {
         Table(
             "local",
             "Local fine-tuning",
-            "Each site fine-tunes alone with N annotated patients and is validated on the fold's held-out patients of "
+            "Each site fine-tunes alone with N labelled patients and is validated on the fold's held-out patients of "
             "every site. Dice: mean and standard deviation across sites of each site's average over folds. "
             f"{SEEN}",
             (RANDOM, *BASELINES, *PROPOSED),
@@ -48,7 +48,7 @@ TABLES = {
         Table(
             "federated",
             "Federated fine-tuning",
-            "All sites fine-tune one network together (supervised FedAvg), each with N annotated patients; validated "
+            "All sites fine-tune one network together (supervised FedAvg), each with N labelled patients; validated "
             "on the fold's held-out patients of every site. Dice: mean and standard deviation across folds. "
             f"{SEEN}",
             (RANDOM, *BASELINES, *PROPOSED),
@@ -58,7 +58,7 @@ TABLES = {
         Table(
             "centralised",
             "Centralised fine-tuning",
-            "N annotated patients are drawn from the training folds of all sites together. Dice: mean and standard "
+            "N labelled patients are drawn from the training folds of all sites together. Dice: mean and standard "
             "deviation across folds. "
             f"{SEEN}",
             (RANDOM, *BASELINES, *PROPOSED),
@@ -69,7 +69,7 @@ TABLES = {
             "transfer",
             "Transfer to another data set",
             "The encoder is pre-trained on short-axis images (ACDC) and fine-tuned on axial ones (HVSMR) with M "
-            "annotated patients. Dice: mean and standard deviation over the folds of the cross-validation.",
+            "labelled patients. Dice: mean and standard deviation over the folds of the cross-validation.",
             (RANDOM, *BASELINES, *PROPOSED),
             "transfer",
             spread="fold",
@@ -116,11 +116,11 @@ TABLES = {
 
 @dataclass(frozen=True)
 class TableRow:
-    """One line of a table: a method, and the preset it is fine-tuned with."""
+    """One line of a table: a pre-training job, and the preset it is fine-tuned with."""
 
     key: str
     title: str
-    method: str
+    job: str  # of the pre-training; ``random`` for none
     preset: Preset
 
 

@@ -7,15 +7,17 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
-from fclseg.data.nifti import is_nifti, read_header, read_voxels, stem
-from fclseg.data.volumes import Volume, read_folder
+from fclseg.anatomy.families import plain
+from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.nifti import is_nifti, read_header, read_voxels, stem
+from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 
 
 def find_cases(
     input: str | None = None, ed: str | None = None, es: str | None = None, output_dir: str | None = None
 ) -> list[Volume]:
-    """One NIfTI file, a folder (plain, or in a challenge's layout), or the two phases of one patient as files.
+    """One NIfTI file, a folder (of any anatomy that is known), or the two phases of one patient as files.
 
     Results must not be written into an input folder: the next run would take them for images.
     """
@@ -44,7 +46,7 @@ def _single(path: Path, patient: str, phase: str | None) -> Volume:
     header = read_header(path)
     if len(header.shape) != 3:
         raise DataError(f"{path}: is {len(header.shape)}D where a 3D volume is expected; split it into its time points")
-    return Volume(patient, None, phase, path, None, header.spacing, "nifti")
+    return Volume(patient, None, phase, path, None, header.spacing, plain.ANATOMY)
 
 
 def _from_folder(path: Path) -> list[Volume]:

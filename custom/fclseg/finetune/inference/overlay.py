@@ -1,7 +1,6 @@
 """A picture of all slices of a volume with the outlines that were found, for a quick check by eye."""
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 
+from fclseg.anatomy.base import Anatomy
 from fclseg.finetune.inference import NOTICE
 from fclseg.finetune.inference.measure import Measurement
 
-COLOURS = {"RV": "#4cc9f0", "MYO": "#7ae582", "LV": "#ff5d5d", "BP": "#ff5d5d"}
-"""Told apart by brightness too, for readers who do not see all colours."""
-FULL_NAMES = {"RV": "right ventricle", "MYO": "myocardium", "LV": "left ventricle", "BP": "blood pool"}
 MARGIN_MM = 25.0
 ABOVE, BELOW = 0.72, 0.42
 """Inches for the words."""
@@ -26,7 +23,7 @@ def write_overlay(
     voxels: np.ndarray,
     labels: np.ndarray,
     spacing: tuple[float, float, float],
-    structures: Sequence[str],
+    anatomy: Anatomy,
     measurement: Measurement,
 ) -> None:
     """Outlines on grey slices, cropped to the heart with a margin, in the order of the stack."""
@@ -40,10 +37,10 @@ def write_overlay(
         grey, classes = voxels[..., number][window], labels[..., number][window]
         extent = (0, grey.shape[0] * spacing[0], grey.shape[1] * spacing[1], 0)
         axis.imshow(grey.T, cmap="gray", vmin=low, vmax=high, extent=extent, interpolation="bilinear")
-        _outline(axis, classes, structures, spacing)
+        _outline(axis, classes, anatomy, spacing)
         word = axis.text(0.03, 0.97, f"{number + 1}", color="white", fontsize=9, va="top", transform=axis.transAxes)
         word.set_path_effects([withStroke(linewidth=2, foreground="black")])
-    _write_words(figure, structures, measurement)
+    _write_words(figure, anatomy, measurement)
     FigureCanvasAgg(figure).print_png(path)
 
 
@@ -73,22 +70,22 @@ def _window(labels: np.ndarray, spacing: tuple[float, float, float]) -> tuple[sl
     return box[0], box[1]
 
 
-def _outline(axis, classes: np.ndarray, structures: Sequence[str], spacing: tuple[float, float, float]) -> None:
+def _outline(axis, classes: np.ndarray, anatomy: Anatomy, spacing: tuple[float, float, float]) -> None:
     x = (np.arange(classes.shape[0]) + 0.5) * spacing[0]
     y = (np.arange(classes.shape[1]) + 0.5) * spacing[1]
-    for value, name in enumerate(structures, start=1):
-        mask = classes == value
+    for structure in anatomy.structures:
+        mask = classes == structure.value
         if mask.any() and min(mask.shape) > 1:
-            axis.contour(x, y, mask.T.astype(float), levels=[0.5], colors=[COLOURS.get(name, "yellow")], linewidths=1.3)
+            axis.contour(x, y, mask.T.astype(float), levels=[0.5], colors=[structure.colour], linewidths=1.3)
 
 
-def _write_words(figure: Figure, structures: Sequence[str], measurement: Measurement) -> None:
+def _write_words(figure: Figure, anatomy: Anatomy, measurement: Measurement) -> None:
     """Who and how much above, the key to the colours and the notice below."""
     height = figure.get_figheight()
     phase = f"  ·  {measurement.phase}" if measurement.phase else ""
     amounts = "   ".join(f"{name} {value:.0f} ml" for name, value in measurement.ml.items())
-    if measurement.mass_g is not None:
-        amounts += f"   myocardial mass {measurement.mass_g:.0f} g"
+    for name, value in measurement.g.items():
+        amounts += f"   mass of the {anatomy.structure(name).title} {value:.0f} g"
     figure.text(
         0.015, 1 - 0.12 / height, measurement.patient + phase, color="white", fontsize=13, va="top", weight="bold"
     )
@@ -97,10 +94,7 @@ def _write_words(figure: Figure, structures: Sequence[str], measurement: Measure
         figure.text(
             0.985, 1 - 0.12 / height, "; ".join(measurement.remarks), color="#ffd166", fontsize=9, va="top", ha="right"
         )
-    keys = [
-        Line2D([], [], color=COLOURS.get(name, "yellow"), lw=2.5, label=FULL_NAMES.get(name, name))
-        for name in structures
-    ]
+    keys = [Line2D([], [], color=structure.colour, lw=2.5, label=structure.title) for structure in anatomy.structures]
     figure.legend(
         handles=keys, loc="lower left", ncols=len(keys), frameon=False, labelcolor="white", fontsize=9,
         bbox_to_anchor=(0.005, 0.0),

@@ -7,7 +7,7 @@ import nibabel as nib
 import numpy as np
 from tqdm import tqdm
 
-from fclseg.data.volumes import Volume
+from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 from fclseg.files import make_folder, whole_file
 from fclseg.finetune.inference import NOTICE
@@ -34,7 +34,7 @@ class Inference:
             except DataError as error:
                 refused.append(str(error))
         if measurements:
-            write_tables(self.output_dir, measurements)
+            write_tables(self.output_dir, measurements, self.segmenter.model.anatomy)
             self._tell(measurements)
         if refused:
             raise DataError(f"{len(refused)} of {len(self.cases)} volumes refused: {' / '.join(refused)}")
@@ -43,22 +43,22 @@ class Inference:
     def _one(self, case: Volume, name: str) -> Measurement:
         image, voxels = read_case(case)
         labels = self.segmenter(voxels, case)
-        structures = self.segmenter.model.structures
+        anatomy = self.segmenter.model.anatomy
         voxel_mm3 = float(np.prod(case.spacing))
-        result = measure(labels, voxel_mm3, structures, patient=case.patient, phase=case.phase, image=case.image.name)
+        result = measure(labels, voxel_mm3, anatomy, patient=case.patient, phase=case.phase, image=case.image.name)
         with whole_file(self.output_dir / f"{name}_seg.nii.gz") as draft:
             nib.save(label_image(labels, image), draft)
         with whole_file(self.output_dir / f"{name}_overlay.png") as draft:
-            write_overlay(draft, voxels, labels, case.spacing, structures, result)
+            write_overlay(draft, voxels, labels, case.spacing, anatomy, result)
         return result
 
     def _tell(self, measurements: list[Measurement]) -> None:
         for patient, volumes in by_patient(measurements).items():
             for volume in volumes:
                 amounts = ", ".join(f"{name} {value:.1f} ml" for name, value in volume.ml.items())
-                mass = "" if volume.mass_g is None else f", myocardial mass {volume.mass_g:.1f} g"
-                print(f"{patient} {volume.phase or ''}: {amounts}{mass}")
-            for name, value in ejection_fractions(volumes).items():
+                masses = "".join(f", {name} {value:.1f} g" for name, value in volume.g.items())
+                print(f"{patient} {volume.phase or ''}: {amounts}{masses}")
+            for name, value in ejection_fractions(volumes, self.segmenter.model.anatomy).items():
                 print(f"{patient}: {name} ejection fraction {value:.0f} %")
         print(f"{len(measurements)} volumes written to {self.output_dir}. {NOTICE}")
 

@@ -6,8 +6,8 @@ from monai.data import MetaTensor
 from monai.inferers import sliding_window_inference
 from scipy import ndimage
 
+from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import Preprocessor
-from fclseg.data.volumes import Volume
 from fclseg.networks.model_file import TrainedModel
 
 SLICES_AT_ONCE = 16

@@ -13,7 +13,7 @@ Study = dict[str, Any]
 
 
 def efficiency(study: Study, reading: str) -> list[Markup]:
-    """Dice over the number of annotated patients, with the standard deviation as error bars; the paper's beside it."""
+    """Dice over the number of labelled patients, with the standard deviation as error bars; the paper's beside it."""
     ours, paper = [], []
     for colour, row in enumerate(study["rows"]):
         entries = [find_entry(study, row["key"], n, reading) for n in study["labels"]]
@@ -24,7 +24,7 @@ def efficiency(study: Study, reading: str) -> list[Markup]:
         known = [entry for entry in found if entry["paper"]]
         points = ([entry["labels"] for entry in known], *([entry["paper"][i] for entry in known] for i in (0, 1)))
         paper.append(Series(row["title"], *points, dashed=True, colour=colour))
-    x_label = f"annotated patients ({study['symbol']})"
+    x_label = f"labelled patients ({study['symbol']})"
     name = READINGS[reading]
     return [
         line_chart(f"Dice, {name}, this study", ours, x_label, "Dice", categories=True),

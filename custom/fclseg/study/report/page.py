@@ -11,7 +11,7 @@ from fclseg.files import whole_lines, write_text
 from fclseg.study.export import READINGS, find_entry, p_text, plus_minus
 from fclseg.study.progress import duration
 from fclseg.study.report import curves
-from fclseg.study.report.pictures import comparison
+from fclseg.study.report.pictures import comparison, legend
 
 SIGNIFICANT = 0.05
 
@@ -48,7 +48,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     rounds = [json.loads(line) for line in whole_lines(folder / "rounds.jsonl")]
     settings = config.get("settings", {})
     seconds = sum(one.get("seconds", 0.0) for one in rounds)
-    run = {"name": folder.name, "method": settings.get("job", folder.name), "seed": settings.get("seed", 0)}
+    run = {"name": folder.name, "job": settings.get("job", folder.name), "seed": settings.get("seed", 0)}
     return prepare_run(run | {"seconds": seconds, "rounds": rounds})
 
 
@@ -72,7 +72,12 @@ def prepare(study: dict[str, Any], root: Path) -> dict[str, Any]:
         if any(entry["reading"] == reading for entry in study["entries"])
     ]
     structures = list(dict.fromkeys(name for entry in study["entries"] for name in entry["structures"]))
-    return study | {"shown": readings, "structures": structures, "strips": comparison(study, root)}
+    return study | {
+        "shown": readings,
+        "structures": structures,
+        "legend": legend(study),
+        "strips": comparison(study, root),
+    }
 
 
 def best_row(study: dict[str, Any], labels: int, reading: str) -> str | None:

@@ -1,10 +1,11 @@
-"""The HVSMR 2016 challenge's layout: ``training_axial_crop_pat0.nii.gz`` and ``..._pat0-label.nii.gz``."""
+"""Cardiovascular MRI as the HVSMR 2016 challenge stores it: ``training_axial_crop_pat0[-label].nii.gz``."""
 
 import re
 from pathlib import Path
 
-from fclseg.data.nifti import stem
-from fclseg.data.records import Scan, nifti_files, site_of
+from fclseg.anatomy.base import Anatomy, Mass, Structure, Tree
+from fclseg.anatomy.nifti import stem
+from fclseg.anatomy.records import Scan, nifti_files, site_of
 
 CROPS = ("axial_crop", "axial_full", "sa_crop", "sa_full")
 """The challenge's versions of an image, best first: the paper uses axial slices, cropped around the heart."""
@@ -16,7 +17,11 @@ def is_hvsmr(path: Path) -> bool:
     return _NAME.match(stem(path)) is not None
 
 
-def read(scan: Scan, tree: dict[Path, list[Path]]) -> None:
+def recognises(tree: Tree) -> bool:
+    return any(is_hvsmr(path) for files in tree.values() for path in nifti_files(files))
+
+
+def read(scan: Scan, tree: Tree) -> None:
     """Add one image per patient to the scan: those of the best crop the folder has."""
     images: dict[str, dict[str, Path]] = {crop: {} for crop in CROPS}
     labels: dict[str, dict[str, Path]] = {crop: {} for crop in CROPS}
@@ -45,3 +50,18 @@ def _add_crop(scan: Scan, images: dict[str, dict[str, Path]], labels: dict[str, 
             scan.problem(
                 labels[kind][patient], "is a label map without its image; add the image or remove the label map"
             )
+
+
+ANATOMY = Anatomy(
+    name="hvsmr",
+    title="axial cardiovascular MRI (HVSMR 2016)",
+    structures=(
+        Structure(1, "MYO", "myocardium", "#7ae582"),
+        Structure(2, "BP", "blood pool", "#ff5d5d"),
+    ),
+    spacing_mm=0.7,
+    bundle="hvsmr_unet",
+    measurements=(Mass("MYO", g_per_ml=1.05),),
+    recognises=recognises,
+    read=read,
+)

@@ -1,10 +1,11 @@
-"""The ACDC challenge's layout: ``patientNNN/`` with ``Info.cfg``, annotated 3D frames and the 4D cycle."""
+"""Short-axis cine MRI as the ACDC challenge stores it: ``patientNNN/`` with ``Info.cfg``, frames and the cycle."""
 
 import re
 from pathlib import Path
 
-from fclseg.data.nifti import stem
-from fclseg.data.records import Scan, nifti_files, site_of
+from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass, Structure, Tree
+from fclseg.anatomy.nifti import stem
+from fclseg.anatomy.records import Scan, nifti_files, site_of
 
 INFO = "Info.cfg"
 _FRAME = re.compile(r"^(?P<patient>.+)_frame(?P<frame>\d+)(?P<gt>_gt)?$")
@@ -17,7 +18,12 @@ def is_patient_folder(files: list[Path]) -> bool:
     )
 
 
-def read(scan: Scan, tree: dict[Path, list[Path]]) -> None:
+def recognises(tree: Tree) -> bool:
+    """Info.cfg and _frameNN files are ACDC's."""
+    return any(is_patient_folder(files) for files in tree.values())
+
+
+def read(scan: Scan, tree: Tree) -> None:
     """Add every patient folder of the tree to the scan."""
     seen: dict[str, Path] = {}
     for folder, files in tree.items():
@@ -87,3 +93,19 @@ def _read_phases(scan: Scan, path: Path) -> dict[int, str]:
         elif phases.setdefault(int(entries[phase]), phase) != phase:
             scan.problem(path, f"names frame {entries[phase]} as ED and as ES; correct one")
     return phases
+
+
+ANATOMY = Anatomy(
+    name="acdc",
+    title="short-axis cine MRI (ACDC)",
+    structures=(
+        Structure(1, "RV", "right ventricle", "#4cc9f0"),
+        Structure(2, "MYO", "myocardium", "#7ae582"),
+        Structure(3, "LV", "left ventricle", "#ff5d5d"),
+    ),
+    spacing_mm=1.25,
+    bundle="acdc_unet",
+    measurements=(Mass("MYO", g_per_ml=1.05), EjectionFraction("LV"), EjectionFraction("RV")),
+    recognises=recognises,
+    read=read,
+)

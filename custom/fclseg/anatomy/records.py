@@ -1,4 +1,4 @@
-"""The ``Volume`` record, and the ``Scan`` in which the readers of the three layouts collect volumes and problems."""
+"""The ``Volume`` record, and the ``Scan`` in which the readers of all anatomies collect volumes and problems."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -8,11 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fclseg.data.nifti import Header, is_nifti, read_header, read_voxels
+from fclseg.anatomy.base import Anatomy, Tree
+from fclseg.anatomy.nifti import Header, is_nifti, read_header, read_voxels
 from fclseg.errors import DataError
-
-LABELS = {"acdc": {1: "RV", 2: "MYO", 3: "LV"}, "hvsmr": {1: "MYO", 2: "BP"}}
-"""The classes of a layout's label maps; 0 is background. A plain folder's classes are its owner's business."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,7 @@ class Volume:
     image: Path
     label: Path | None
     spacing: tuple[float, float, float]  # mm, slice axis last
-    layout: str
+    anatomy: Anatomy
     site: str | None = None
     time_index: int | None = None  # index into the last axis of a 4D file
 
@@ -35,7 +33,7 @@ class Scan:
     """What a folder holds, judged by names and headers; problems are sentences that name their file."""
 
     root: Path
-    layout: str = "nifti"
+    anatomy: Anatomy
     volumes: list[Volume] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -76,7 +74,7 @@ class Scan:
                 self._append(patient=patient, image=image, label=None, spacing=header.spacing, **frame)
 
     def _append(self, **fields: object) -> None:
-        self.volumes.append(Volume(layout=self.layout, **fields))
+        self.volumes.append(Volume(anatomy=self.anatomy, **fields))
 
 
 def read_images(volumes: Iterable[Volume]) -> Iterator[tuple[Volume, np.ndarray]]:
@@ -87,7 +85,7 @@ def read_images(volumes: Iterable[Volume]) -> Iterator[tuple[Volume, np.ndarray]
             yield volume, voxels if volume.time_index is None else voxels[..., volume.time_index]
 
 
-def walk(root: Path, problems: list[str]) -> dict[Path, list[Path]]:
+def walk(root: Path, problems: list[str]) -> Tree:
     """The visible files of every visible folder below ``root``; folders that cannot be read or are empty are noted."""
 
     def unreadable(error: OSError) -> None:

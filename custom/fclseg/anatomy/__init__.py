@@ -1,0 +1,1 @@
+"""What is imaged, and how a folder of it becomes ``Volume`` records."""

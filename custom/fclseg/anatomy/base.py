@@ -1,0 +1,75 @@
+"""The description of one family of images that everything else reads: structures, geometry, measurements, bundle."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fclseg.anatomy.records import Scan
+
+Tree = Mapping[Path, list[Path]]
+"""The files of every folder below a root."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One label value. Colours differ in brightness too, for readers who do not see all colours."""
+
+    value: int
+    name: str  # short, for tables: "RV"
+    title: str  # for people: "right ventricle"
+    colour: str  # "#rrggbb"
+
+
+@dataclass(frozen=True)
+class Mass:
+    """The mass of a structure from its volume."""
+
+    structure: str
+    g_per_ml: float
+
+
+@dataclass(frozen=True)
+class EjectionFraction:
+    """100 (EDV - ESV) / EDV of a cavity, where both phases are there."""
+
+    structure: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anatomy:
+    """One family of images. Label values are 1, 2, ... in the order of ``structures``; 0 is background."""
+
+    name: str
+    title: str
+    structures: tuple[Structure, ...]
+    spacing_mm: float  # in-plane pixel size that slices are resampled to, before the preset's scale
+    bundle: str  # folder below bundles/
+    slice_axis: int = 2
+    orientation: str | None = None  # rule for the in-plane axes; None keeps the file's own
+    partitions: int = 4  # S: ordered groups of slices along the slice axis
+    measurements: tuple[Mass | EjectionFraction, ...] = ()
+    recognises: Callable[[Tree], bool] = field(repr=False, compare=False)
+    read: Callable[["Scan", Tree], None] = field(repr=False, compare=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the structures, in the order of their values."""
+        return tuple(structure.name for structure in self.structures)
+
+    @property
+    def classes(self) -> int:
+        """Channels of a segmentation network: the structures and the background."""
+        return len(self.structures) + 1
+
+    def structure(self, name: str) -> Structure:
+        return next(one for one in self.structures if one.name == name)
+
+    def legend(self) -> list[dict[str, Any]]:
+        """The structures as plain values, for files."""
+        return [vars(structure) for structure in self.structures]
+
+    def describe_values(self) -> str:
+        """For sentences: "1 RV, 2 MYO, 3 LV"."""
+        return ", ".join(f"{structure.value} {structure.name}" for structure in self.structures)

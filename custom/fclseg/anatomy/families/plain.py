@@ -1,0 +1,126 @@
+"""A hospital's own folder of 3D NIfTI images with optional label maps.
+
+A label map lies beside its image as ``NAME_gt``, ``NAME_label``, ``NAME-label`` or ``NAME_seg``, or has the image's
+name in a folder ``labels`` beside the folder ``images``. Images in a folder of their own share that folder's name as
+patient; an image directly in the root (or in ``images``) is a patient by itself.
+
+``labels.json`` in the folder names the structures, for example ``{"structures": {"1": "liver", "2": "tumour"},
+"spacing_mm": 1.5}``. Without it images are enough for pre-training, and label values mean what the bundle says.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fclseg.anatomy.base import Anatomy, Structure, Tree
+from fclseg.anatomy.nifti import stem
+from fclseg.anatomy.records import Scan, nifti_files, site_of
+from fclseg.errors import DataError
+
+_LABEL = re.compile(r"^(?P<image>.+)[_-](gt|label|seg)$")
+_SHARED = ("images", "labels")
+
+NAME = "nifti"
+LABELS_FILE = "labels.json"
+SPACING_MM = 1.25
+COLOURS = ("#4cc9f0", "#7ae582", "#ff5d5d", "#ffd166", "#c77dff", "#f4a261", "#90e0ef", "#e5e5e5")
+
+
+def recognises(tree: Tree) -> bool:
+    """Any folder of NIfTI images can be read as a plain one."""
+    return True
+
+
+def read(scan: Scan, tree: Tree) -> None:
+    """Add every image of the tree to the scan."""
+    scan.anatomy = anatomy_of(scan.root)
+    images: dict[tuple[Path, str], Path] = {}
+    labels: dict[tuple[Path, str], Path] = {}
+    for path in (path for files in tree.values() for path in nifti_files(files)):
+        match = _LABEL.match(stem(path))
+        if path.parent.name == "labels" and path.parent != scan.root:
+            kind, key = labels, (path.parent.parent / "images", match["image"] if match else stem(path))
+        else:
+            kind, key = (labels, (path.parent, match["image"])) if match else (images, (path.parent, stem(path)))
+        if kind.setdefault(key, path) != path:
+            scan.problem(path, f"is a second file for {key[1]} besides {kind[key].name}; remove one of them")
+    for key in sorted(set(labels) - set(images)):
+        scan.problem(labels[key], "is a label map without its image; add the image or remove the label map")
+    _add_patients(scan, images, labels)
+
+
+def _add_patients(scan: Scan, images: dict[tuple[Path, str], Path], labels: dict[tuple[Path, str], Path]) -> None:
+    patients: dict[str, list[tuple[Path, str]]] = defaultdict(list)
+    for folder, name in sorted(images):
+        patients[_patient(folder, name, scan.root)].append((folder, name))
+    for patient, keys in sorted(patients.items()):
+        if len({folder for folder, _ in keys}) > 1:
+            folders = " and ".join(str(folder) for folder in sorted({folder for folder, _ in keys})[:2])
+            scan.problem(images[keys[-1]], f"patient {patient} is in {folders}; rename one of them or remove a copy")
+            keys = [key for key in keys if key[0] == keys[0][0]]
+        for number, key in enumerate(keys, start=1):
+            frame = number if len(keys) > 1 else None
+            site = site_of(key[0], scan.root)
+            scan.add(patient, images[key], labels.get(key), frame=frame, phase=None, site=site)
+
+
+def _patient(folder: Path, name: str, root: Path) -> str:
+    own_folder = folder != root and folder.name not in _SHARED and not folder.name.startswith("site-")
+    return folder.name if own_folder else name
+
+
+ANATOMY = Anatomy(
+    name=NAME,
+    title="plain NIfTI images",
+    structures=(),
+    spacing_mm=SPACING_MM,
+    bundle="nifti_unet",
+    recognises=recognises,
+    read=read,
+)
+
+
+def anatomy_of(root: Path) -> Anatomy:
+    """The anatomy that the folder's ``labels.json`` describes; without one, a plain folder without named structures."""
+    path = root / LABELS_FILE
+    if not path.is_file():
+        return ANATOMY
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise DataError(f'{path}: is not valid JSON; write for example {{"structures": {{"1": "liver"}}}}') from None
+    return from_labels(document, str(path))
+
+
+def from_labels(document: Any, source: str) -> Anatomy:
+    """An anatomy from the content of ``labels.json``."""
+    names = document.get("structures") if isinstance(document, Mapping) else None
+    expected = [str(value) for value in range(1, len(names) + 1)] if isinstance(names, Mapping) else []
+    if not expected or sorted(names, key=str) != sorted(expected) or not _are_words(names.values()):
+        raise DataError(
+            f'{source}: must name the label values 1, 2, ... in "structures", each differently, for example '
+            '{"structures": {"1": "liver", "2": "tumour"}}; correct it'
+        )
+    spacing = document.get("spacing_mm", SPACING_MM)
+    if type(spacing) not in (int, float) or not 0 < spacing < 100:
+        raise DataError(f"{source}: spacing_mm must be the in-plane pixel size in mm, not {spacing!r}; correct it")
+    structures = tuple(
+        Structure(int(value), names[value], names[value], COLOURS[(int(value) - 1) % len(COLOURS)])
+        for value in expected
+    )
+    return replace(ANATOMY, structures=structures, spacing_mm=float(spacing))
+
+
+def to_labels(anatomy: Anatomy) -> dict[str, Any]:
+    """The content of a ``labels.json`` that describes this anatomy."""
+    names = {str(structure.value): structure.name for structure in anatomy.structures}
+    return {"structures": names, "spacing_mm": anatomy.spacing_mm}
+
+
+def _are_words(names: Any) -> bool:
+    words = [name for name in names if isinstance(name, str) and re.fullmatch(r"[\w -]{1,40}", name)]
+    return len(words) == len(names) == len(set(words))
