@@ -21,7 +21,7 @@ def volume(tmp_path, spacing=(1.5, 1.5, 8.0), anatomy="acdc", frame=1, **fields)
 
 @pytest.mark.parametrize("slices", range(1, 30))
 def test_partitions_are_ordered_groups_of_nearly_equal_size(slices):
-    found = partitions(slices)
+    found = partitions(slices, 4)
     assert len(found) == slices and found.dtype == np.uint8
     if slices >= 4:
         oracle = [part for part, group in enumerate(np.array_split(np.arange(slices), 4)) for _ in group]
@@ -31,7 +31,7 @@ def test_partitions_are_ordered_groups_of_nearly_equal_size(slices):
 
 
 def test_short_volumes_are_spread_over_the_heart():
-    assert [partitions(n).tolist() for n in (1, 2, 3)] == [[2], [1, 3], [0, 2, 3]]
+    assert [partitions(n, 4).tolist() for n in (1, 2, 3)] == [[2], [1, 3], [0, 2, 3]]
 
 
 def test_intensities_are_scaled_on_the_volumes_percentiles(tmp_path):

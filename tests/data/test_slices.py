@@ -66,7 +66,7 @@ def test_contents_are_the_pre_processed_slices_of_every_volume(data, tmp_path):
         else:
             assert (store.labels[part] == UNLABELLED).all()
         assert (store.volume[part] == number).all()
-        np.testing.assert_array_equal(store.partition[part], partitions(voxels.shape[2]))
+        np.testing.assert_array_equal(store.partition[part], partitions(voxels.shape[2], 4))
         assert (stored.patient, stored.frame, stored.phase) == (volume.patient, volume.frame, volume.phase)
         assert stored.labelled == (volume.label is not None) and stored.spacing == (2.0, 2.0, 8.0)
 

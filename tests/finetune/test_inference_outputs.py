@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import nibabel as nib
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from fclseg.anatomy.base import EjectionFraction
 from fclseg.anatomy.families.plain import from_labels
 from fclseg.errors import DataError
 from fclseg.finetune.inference import NOTICE
@@ -25,7 +27,7 @@ class Threshold(nn.Module):
         return torch.cat([0.5 - images, images - 0.5], dim=1) * 40
 
 
-BRIGHT = from_labels({"structures": {"1": "LV"}}, "the test")
+BRIGHT = replace(from_labels({"structures": {"1": "LV"}}, "the test"), measurements=(EjectionFraction("LV"),))
 
 
 def segmenter(network=None, spacing=1.25, image_size=32):

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from fclseg.errors import DataError
 
@@ -23,7 +24,7 @@ def check_unique(patients: Iterable[str], source: str) -> None:
         raise DataError(f"{source}: patient {repeated[0]} appears more than once; a patient belongs to one place only")
 
 
-def read_json(path: Path) -> object:
+def read_json(path: Path) -> Any:
     try:
         return json.loads(_read_text(path))
     except json.JSONDecodeError as error:

@@ -70,7 +70,7 @@ def augment_labelled(
     Labels are looked up at the nearest pixel and are background (0) outside the image, so no label value appears that
     was not there, whatever values mark "no label". Intensities change in the images only.
     """
-    size = images.shape[2:]
+    size = (images.shape[2], images.shape[3])
     with _full_precision(images):
         grid = _grid(_random_affine(images, size, ranges, generator), images, size)
         planes = labels.reshape(len(labels), 1, *size).to(images.dtype)

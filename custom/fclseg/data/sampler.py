@@ -17,6 +17,20 @@ class Batch:
     partners: torch.Tensor | None = None  # [B, 1, H, W]: a slice of the same partition s of another volume j
     labels: torch.Tensor | None = None  # [B, H, W], int64
 
+    @property
+    def partner_images(self) -> torch.Tensor:
+        """The partners, for methods that cannot do without them."""
+        if self.partners is None:
+            raise DataError("the method compares slices of different volumes, but the batch has no partners")
+        return self.partners
+
+    @property
+    def label_maps(self) -> torch.Tensor:
+        """The labels as one channel [B, 1, H, W], for methods that cannot do without them."""
+        if self.labels is None:
+            raise DataError("the method trains on labels, but the batch has none")
+        return self.labels[:, None]
+
 
 class SliceSampler:
     """Shuffled epochs over some slices of a store.

@@ -143,7 +143,7 @@ class LabelledBatches:
         self.epoch += 1
         source = generator(self.seed, "fine-tuning epoch", self.epoch)
         for batch in self.sampler.epoch(source):
-            images, labels = augment_labelled(batch.images, batch.labels[:, None], source)
+            images, labels = augment_labelled(batch.images, batch.label_maps, source)
             yield {"image": images, "label": labels}
 
     def plain_images(self) -> Iterator[torch.Tensor]:

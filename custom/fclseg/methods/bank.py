@@ -17,6 +17,11 @@ from fclseg.errors import FCLSegError
 class MemoryBank(nn.Module):
     """A ring buffer of K unit features [K, D] with the partition [K] of the slice each comes from."""
 
+    features: torch.Tensor
+    partitions: torch.Tensor
+    pointer: torch.Tensor
+    filled: torch.Tensor
+
     def __init__(self, size: int, feature_size: int):
         super().__init__()
         self.register_buffer("features", torch.zeros(size, feature_size))
@@ -69,6 +74,9 @@ class MemoryBank(nn.Module):
 class RemoteBanks(nn.Module):
     """The banks of the other sites, one below the other; their number may change from round to round."""
 
+    features: torch.Tensor
+    partitions: torch.Tensor
+
     def __init__(self, feature_size: int):
         super().__init__()
         self.register_buffer("features", torch.zeros(0, feature_size))
@@ -88,10 +96,9 @@ class RemoteBanks(nn.Module):
                     "run every site with the same preset"
                 )
         banks = [states[site] for site in sorted(states)]
-        features = [functional.normalize(bank["features"].to(self.features), dim=1) for bank in banks]
-        partitions = [bank["partitions"].to(self.partitions) for bank in banks]
-        self.features = torch.cat([self.features[:0], *features])
-        self.partitions = torch.cat([self.partitions[:0], *partitions])
+        unit = [functional.normalize(bank["features"].to(self.features), dim=1) for bank in banks]
+        self.features = torch.cat([self.features[:0], *unit])
+        self.partitions = torch.cat([self.partitions[:0], *(bank["partitions"].to(self.partitions) for bank in banks)])
 
     def entries(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.features, self.partitions

@@ -67,7 +67,7 @@ class FCL(MoCo):
         self.remote = RemoteBanks(preset.networks.feature_size)
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        images = torch.cat([batch.images, batch.partners])
+        images = torch.cat([batch.images, batch.partner_images])
         partitions = batch.partitions.repeat(2)
         queries, keys = self.queries(images, generator), self.keys(images, generator)
         self._fresh = keys, partitions

@@ -46,6 +46,10 @@ def public_images(preset: Preset) -> torch.Tensor:
 class PublicSet(nn.Module):
     """Public images, and the features that the base network gives them: the anchors of the alignment."""
 
+    images: torch.Tensor
+    anchors: torch.Tensor
+    ready: torch.Tensor
+
     def __init__(self, preset: Preset):
         super().__init__()
         count = PATIENTS * FRAMES * SLICES
@@ -63,7 +67,7 @@ class FedCA(SimCLR):
         self.dictionary = MemoryBank(preset.pretraining.bank_size, preset.networks.feature_size)
         self.remote = RemoteBanks(preset.networks.feature_size)
         self.public = PublicSet(preset)
-        self._fresh: tuple[torch.Tensor, torch.Tensor] | None = None  # features and partitions of the step under way
+        self._fresh: tuple[torch.Tensor, torch.Tensor]  # features and partitions of the step under way
 
     def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
         if not self.public.ready:

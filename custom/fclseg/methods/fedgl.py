@@ -46,7 +46,8 @@ def local_loss(first: torch.Tensor, second: torch.Tensor, temperature: float) ->
     others = ~torch.eye(regions, dtype=torch.bool, device=scores.device).repeat(len(scores), 1)
     rows = [scores.flatten(0, 1), scores.transpose(1, 2).flatten(0, 1)]
     positives = scores.diagonal(dim1=1, dim2=2).reshape(-1, 1)
-    return sum(contrastive_loss(positives, row, negative_mask=others).mean() for row in rows) / 2
+    first_way, second_way = (contrastive_loss(positives, row, negative_mask=others).mean() for row in rows)
+    return (first_way + second_way) / 2
 
 
 class GlobalLocal(Method):

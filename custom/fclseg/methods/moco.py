@@ -31,7 +31,7 @@ class MoCo(Method):
         self.bank = MemoryBank(preset.pretraining.bank_size, preset.networks.feature_size)
         self.wants_partners = preset.pretraining.structural_positives > 0
         self.refill_each_round = refill_each_round
-        self._fresh: tuple[torch.Tensor, torch.Tensor] | None = None  # keys and partitions of the step under way
+        self._fresh: tuple[torch.Tensor, torch.Tensor]  # keys and partitions of the step under way
 
     def queries(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """q: unit features of one random view of each image by the online network [B, D]."""

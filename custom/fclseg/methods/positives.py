@@ -15,4 +15,4 @@ def positive_images(batch: Batch, share: float, generator: torch.Generator) -> t
     if share == 0:
         return batch.images
     replaced = torch.rand(len(batch.images), generator=generator) < share
-    return torch.where(replaced.to(batch.images.device)[:, None, None, None], batch.partners, batch.images)
+    return torch.where(replaced.to(batch.images.device)[:, None, None, None], batch.partner_images, batch.images)

@@ -27,7 +27,7 @@ class Supervised(Method):
     """
 
     wants_labels = True
-    online: FreezableUNet
+    online: FreezableUNet  # type: ignore[assignment]  # the whole network takes the place of encoder and projector
 
     def __init__(self, preset: Preset, anatomy: Anatomy):
         super().__init__(preset)
@@ -59,7 +59,7 @@ class Supervised(Method):
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         if self.preset.finetuning.encoder_lr_factor != 1.0 and not self.online.frozen:
             self._before = [parameter.detach().clone() for parameter in self.online.encoder.parameters()]
-        images, labels = augment_labelled(batch.images, batch.labels[:, None], generator)
+        images, labels = augment_labelled(batch.images, batch.label_maps, generator)
         return self.criterion(self.online(images), labels)
 
     @torch.no_grad()

@@ -41,7 +41,7 @@ def measure_statistics(network: UNet, batches: Iterable[torch.Tensor]) -> None:
     pre-trained one would be unfair. An encoder that has statistics is left alone.
     """
     norms = [module for module in network.encoder.modules() if isinstance(module, nn.BatchNorm2d)]
-    if any(norm.num_batches_tracked > 0 for norm in norms):
+    if any(norm.num_batches_tracked is not None and norm.num_batches_tracked > 0 for norm in norms):
         return
     momenta = [norm.momentum for norm in norms]
     for norm in norms:

@@ -85,7 +85,8 @@ def _read_phases(scan: Scan, path: Path) -> dict[int, str]:
     except (OSError, UnicodeDecodeError):
         scan.problem(path, "cannot be read as text; copy it from the source again or change its permissions")
         return {}
-    entries = dict(tuple(part.strip() for part in line.split(":", 1)) for line in lines if ":" in line)
+    pairs = [line.split(":", 1) for line in lines if ":" in line]
+    entries = {name.strip(): value.strip() for name, value in pairs}
     phases: dict[int, str] = {}
     for phase in ("ED", "ES"):
         if not entries.get(phase, "").isdecimal():

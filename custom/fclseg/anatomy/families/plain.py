@@ -99,8 +99,8 @@ def anatomy_of(root: Path) -> Anatomy:
 def from_labels(document: Any, source: str) -> Anatomy:
     """An anatomy from the content of ``labels.json``."""
     names = document.get("structures") if isinstance(document, Mapping) else None
-    expected = [str(value) for value in range(1, len(names) + 1)] if isinstance(names, Mapping) else []
-    if not expected or sorted(names, key=str) != sorted(expected) or not _are_words(names.values()):
+    values = {str(value) for value in range(1, len(names) + 1)} if isinstance(names, Mapping) else set()
+    if not isinstance(names, Mapping) or not names or set(names) != values or not _are_words(names.values()):
         raise DataError(
             f'{source}: must name the label values 1, 2, ... in "structures", each differently, for example '
             '{"structures": {"1": "liver", "2": "tumour"}}; correct it'
@@ -109,8 +109,8 @@ def from_labels(document: Any, source: str) -> Anatomy:
     if type(spacing) not in (int, float) or not 0 < spacing < 100:
         raise DataError(f"{source}: spacing_mm must be the in-plane pixel size in mm, not {spacing!r}; correct it")
     structures = tuple(
-        Structure(int(value), names[value], names[value], COLOURS[(int(value) - 1) % len(COLOURS)])
-        for value in expected
+        Structure(value, names[str(value)], names[str(value)], COLOURS[(value - 1) % len(COLOURS)])
+        for value in range(1, len(names) + 1)
     )
     return replace(ANATOMY, structures=structures, spacing_mm=float(spacing))
 
