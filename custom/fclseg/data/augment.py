@@ -105,7 +105,7 @@ def _random_affine(
     mirror = torch.where(u[3] < ranges.flip, -1.0, 1.0)
     # The crop's centre moves only as far as the unrotated crop stays inside the image.
     shift = (1 - scale).clamp(min=0) * _between(-1, 1, u[4:6])
-    return affine_maps(scale, angle, shift, mirror, images.shape[2:], size)
+    return affine_maps(scale, angle, shift, mirror, (images.shape[2], images.shape[3]), size)
 
 
 def affine_maps(
