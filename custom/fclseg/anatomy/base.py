@@ -46,8 +46,7 @@ class Anatomy:
     structures: tuple[Structure, ...]
     spacing_mm: float  # in-plane pixel size that slices are resampled to, before the preset's scale
     bundle: str  # folder below bundles/
-    slice_axis: int = 2
-    orientation: str | None = None  # rule for the in-plane axes; None keeps the file's own
+    slice_axis: int = 2  # where neither voxel sizes nor the affine tell it
     partitions: int = 4  # S: ordered groups of slices along the slice axis
     measurements: tuple[Mass | EjectionFraction, ...] = ()
     recognises: Callable[[Tree], bool] = field(repr=False, compare=False)

@@ -1,6 +1,7 @@
 """Reading NIfTI files so that every way a file can be broken ends in one sentence that names it."""
 
 import gzip
+import stat
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 from nibabel.filebasedimages import ImageFileError
 from nibabel.spatialimages import HeaderDataError, ImageDataError
 
+from fclseg.anatomy.orientation import Affine, Storage, find_storage
 from fclseg.errors import DataError
 
 SUFFIXES = (".nii.gz", ".nii")
@@ -19,10 +21,21 @@ _BROKEN = (OSError, EOFError, ValueError, TypeError, OverflowError, MemoryError,
 _BROKEN += (HeaderDataError, ImageDataError, ImageFileError)
 
 
+VOXEL_MM = (0.05, 60.0)
+LARGEST_MM = 2000.0
+"""Beyond these a voxel, or an image, is no picture of a body: the unit of length or the voxel size is wrong."""
+
+
 @dataclass(frozen=True)
 class Header:
+    """A file's geometry, in the order of its axes."""
+
     shape: tuple[int, ...]
     spacing: tuple[float, float, float]  # of the three spatial axes, mm
+    affine: Affine | None  # in mm; None where the header has none
+
+    def storage(self, slice_axis: int) -> Storage:
+        return find_storage(self.affine, self.shape, self.spacing, slice_axis)
 
 
 def is_nifti(path: Path) -> bool:
@@ -35,7 +48,7 @@ def stem(path: Path) -> str:
 
 
 def read_header(path: Path) -> Header:
-    """Shape and spacing, without reading voxels."""
+    """Shape, voxel size and affine, without reading voxels; what cannot be the geometry of a body is refused."""
     image = _load(path)
     shape = tuple(int(n) for n in image.shape)
     if len(shape) < 3 or min(shape) < 1:
@@ -44,10 +57,49 @@ def read_header(path: Path) -> Header:
         unit = MM_PER_UNIT[image.header.get_xyzt_units()[0]]
     except KeyError:
         raise DataError(f"{path}: the header's unit of length is none that NIfTI knows; correct xyzt_units") from None
-    spacing = tuple(unit * float(zoom) for zoom in image.header.get_zooms()[:3])
-    if not all(np.isfinite(zoom) and zoom > 0 for zoom in spacing):
-        raise DataError(f"{path}: the header's voxel size {spacing} must be positive; correct the header's pixdim")
-    return Header(shape, spacing)
+    stored = _stored_pixdim(path, image)
+    if not all(np.isfinite(size) and size > 0 for size in stored):
+        sizes = ", ".join(f"{size:g}" for size in stored)
+        raise DataError(f"{path}: the header's voxel size {sizes} must be positive; correct the header's pixdim")
+    x, y, z = (unit * size for size in stored)
+    header = Header(shape, (x, y, z), _affine(path, image, stored, unit))
+    _check_sizes(path, header)
+    return header
+
+
+def _stored_pixdim(path: Path, image: nib.Nifti1Image) -> list[float]:
+    """Voxel sizes as they are in the file: nibabel repairs 0 and negative ones to 1 when it loads."""
+    try:
+        with gzip.open(path) if path.name.endswith(".gz") else open(path, "rb") as file:
+            raw = type(image.header).from_fileobj(file, check=False)
+        return [float(size) for size in raw["pixdim"][1:4]]
+    except _BROKEN as error:
+        raise _sentence(path, error) from error
+
+
+def _affine(path: Path, image: nib.Nifti1Image, pixdim: list[float], unit: float) -> Affine | None:
+    if int(image.header["qform_code"]) == 0 and int(image.header["sform_code"]) == 0:
+        return None
+    matrix = np.asarray(image.affine, dtype=float)[:3]
+    lengths = np.linalg.norm(matrix[:, :3], axis=0)
+    if not np.isfinite(matrix).all() or not np.allclose(lengths, pixdim, rtol=0.02):
+        raise DataError(
+            f"{path}: the voxel size in the header's affine is not that of its pixdim; export it again with one of them"
+        )
+    directions = matrix[:, :3] / lengths
+    if np.abs(directions.T @ directions - np.eye(3)).max() > 0.05:
+        raise DataError(f"{path}: the axes in the header's affine are not at right angles; export it without shear")
+    return tuple((float(a), float(b), float(c), float(d)) for a, b, c, d in (unit * matrix).tolist())
+
+
+def _check_sizes(path: Path, header: Header) -> None:
+    low, high = VOXEL_MM
+    for size, count in zip(header.spacing, header.shape, strict=False):
+        if not low <= size <= high or size * count > LARGEST_MM:
+            raise DataError(
+                f"{path}: a voxel size of {size:g} mm along {count} voxels is not that of a body; correct the header's "
+                "pixdim or its unit of length"
+            )
 
 
 def read_voxels(path: Path) -> np.ndarray:
@@ -71,6 +123,8 @@ def read_voxels(path: Path) -> np.ndarray:
 
 def _load(path: Path) -> nib.Nifti1Image:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a named pipe would wait for ever
+            raise DataError(f"{path}: is not an ordinary file; copy the image itself there")
         if path.name.endswith(".gz"):
             with open(path, "rb") as file:
                 magic = file.read(2)

@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from fclseg.anatomy.base import Anatomy, Tree
+from fclseg.anatomy.geometry import fitting_storage
 from fclseg.anatomy.nifti import Header, is_nifti, read_header, read_voxels
+from fclseg.anatomy.orientation import Storage
 from fclseg.errors import DataError
 
 
 @dataclass(frozen=True)
 class Volume:
-    """One 3D image: a file of its own, or one time point of a 4D file."""
+    """One 3D image: a file of its own, or one time point of a 4D file. Sizes are in our order of axes."""
 
     patient: str
     frame: int | None
@@ -26,6 +28,14 @@ class Volume:
     anatomy: Anatomy
     site: str | None = None
     time_index: int | None = None  # index into the last axis of a 4D file
+    storage: Storage = Storage()  # how the image's file stores its axes
+    label_storage: Storage = Storage()
+
+    def read_label(self) -> np.ndarray:
+        """The label map [X, Y, S] in our order of axes; only for volumes that have one."""
+        if self.label is None:
+            raise DataError(f"{self.image}: has no label map; add one beside it")
+        return self.label_storage.inside(read_voxels(self.label))
 
 
 @dataclass
@@ -54,35 +64,49 @@ class Scan:
         if header is not None and len(header.shape) != 3:
             self.problem(image, f"is {len(header.shape)}D where a 3D volume is expected; split it into its time points")
             header = None
-        if label_header is not None and header is not None and label_header.shape != header.shape:
-            shapes = f"{_times(label_header.shape)} but its image {image.name} has {_times(header.shape)}"
-            self.problem(label, f"the label map has shape {shapes}; export it on the image's grid")
-        if header is not None:
-            self._append(patient=patient, image=image, label=label, spacing=header.spacing, **fields)
+        if header is None:
+            return
+        storage = header.storage(self.anatomy.slice_axis)
+        label_storage = storage
+        if label is not None and label_header is not None:
+            try:
+                label_storage = fitting_storage(label, label_header, image, header, self.anatomy.slice_axis)
+            except DataError as error:
+                self.problems.append(str(error))
+        self._append(header, storage, patient=patient, image=image, label=label, label_storage=label_storage, **fields)
 
     def add_cine(self, patient: str, image: Path, skip: set[int], phases: dict[int, str], site: str | None) -> None:
         """Add the frames (counted from 1) of a 4D image as unlabelled volumes, except those in ``skip``."""
         header = self.header(image)
-        if header is not None and len(header.shape) != 4:
+        if header is None:
+            return
+        if len(header.shape) != 4:
             self.problem(
                 image, f"is {len(header.shape)}D where the 4D cycle is expected; rename it or export the cycle"
             )
             return
-        for index in range(header.shape[3] if header else 0):
+        for frame in sorted(frame for frame in phases if frame > header.shape[3] and frame not in skip):
+            self.problem(image, f"has {header.shape[3]} frames, but {phases[frame]} is said to be {frame}; correct one")
+        storage = header.storage(self.anatomy.slice_axis)
+        for index in range(header.shape[3]):
             if index + 1 not in skip:
                 frame = {"frame": index + 1, "phase": phases.get(index + 1), "time_index": index, "site": site}
-                self._append(patient=patient, image=image, label=None, spacing=header.spacing, **frame)
+                self._append(header, storage, patient=patient, image=image, label=None, **frame)
 
-    def _append(self, **fields: object) -> None:
-        self.volumes.append(Volume(anatomy=self.anatomy, **fields))
+    def _append(self, header: Header, storage: Storage, **fields: object) -> None:
+        spacing = storage.spacing(header.spacing)
+        self.volumes.append(Volume(anatomy=self.anatomy, storage=storage, spacing=spacing, **fields))
 
 
 def read_images(volumes: Iterable[Volume]) -> Iterator[tuple[Volume, np.ndarray]]:
-    """Each volume with its voxels [X, Y, S]; a 4D file is decompressed once for the frames that follow each other."""
+    """Each volume with its voxels [X, Y, S] in our order of axes.
+
+    A 4D file is decompressed once for the frames that follow each other.
+    """
     for path, group in groupby(volumes, key=lambda volume: volume.image):
         voxels = read_voxels(path)
         for volume in group:
-            yield volume, voxels if volume.time_index is None else voxels[..., volume.time_index]
+            yield volume, volume.storage.inside(voxels if volume.time_index is None else voxels[..., volume.time_index])
 
 
 def walk(root: Path, problems: list[str]) -> Tree:
@@ -113,7 +137,3 @@ def nifti_files(files: list[Path]) -> list[Path]:
 def site_of(folder: Path, root: Path) -> str | None:
     """The name of a ``site-...`` folder between ``root`` and ``folder``, where data are stored by site."""
     return next((part for part in folder.relative_to(root).parts if part.startswith("site-")), None)
-
-
-def _times(shape: tuple[int, ...]) -> str:
-    return "x".join(str(n) for n in shape)

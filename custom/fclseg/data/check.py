@@ -11,7 +11,6 @@ from tqdm import tqdm
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import AUTO, scan_folder
-from fclseg.anatomy.nifti import read_voxels
 from fclseg.anatomy.records import Volume, read_images
 from fclseg.data.preprocess import check_label, grey_range
 from fclseg.data.sites import Splits
@@ -83,7 +82,7 @@ class _VoxelCheck:
             self.problems.append(str(error))
 
     def _check_label(self, volume: Volume) -> None:
-        label = read_voxels(volume.label)
+        label = volume.read_label()
         check_label(label, label.shape, volume)  # the scan of the headers has compared shapes already
 
     def _check_copy(self, voxels: np.ndarray, volume: Volume) -> None:

@@ -8,20 +8,40 @@ from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 
 PERCENTILES = (1, 99)
+LARGEST_RANGE = 1e30
+PADDING_LINES = 8
 UNLABELLED = 255
 """Every pixel of the stored label map of a volume that has none."""
 
 
 def grey_range(voxels: np.ndarray, volume: Volume) -> tuple[float, float]:
-    """Percentiles 1 and 99 of the volume; refuses an image without usable grey values."""
-    if not np.isfinite(voxels).all():
-        raise DataError(f"{_where(volume)}: the image holds NaN or infinite values; export it again")
-    low, high = np.percentile(voxels, PERCENTILES)
-    if low == high:
+    """Percentiles 1 and 99 of the volume without its padding; refuses an image without usable grey values."""
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(voxels.astype(np.float32)).all()  # the precision in which slices are made
+    if not finite:
+        raise DataError(f"{_where(volume)}: the image holds NaN or infinite values, or too large ones; export it again")
+    low, high = (float(value) for value in np.percentile(voxels[unpadded(voxels)], PERCENTILES))
+    if np.float32(low) == np.float32(high):
         raise DataError(
             f"{_where(volume)}: the image is constant (percentiles 1 and 99 are equal); export it again or remove it"
         )
-    return float(low), float(high)
+    if not high - low < LARGEST_RANGE:
+        raise DataError(f"{_where(volume)}: the grey values span {high - low:g}, which is none; export it again")
+    return low, high
+
+
+def unpadded(voxels: np.ndarray) -> tuple[slice, slice]:
+    """The in-plane box without the constant borders with which tools make images larger.
+
+    Padding must not change the grey values that a network sees. A few constant lines at the border are the scanner's.
+    """
+    box = []
+    for axis, others in ((0, (1, 2)), (1, (0, 2))):
+        size = voxels.shape[axis]
+        used = np.flatnonzero(voxels.min(axis=others) != voxels.max(axis=others))
+        first, last = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, size)
+        box.append(slice(first if first >= PADDING_LINES else 0, last if size - last >= PADDING_LINES else size))
+    return box[0], box[1]
 
 
 def check_label(voxels: np.ndarray, shape: tuple[int, ...], volume: Volume) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from fclseg.anatomy.nifti import read_voxels
 from fclseg.anatomy.records import Volume, read_images
 from fclseg.anatomy.registry import get_anatomy, reference
 from fclseg.data.preprocess import UNLABELLED, Preprocessor, partitions
@@ -129,7 +128,7 @@ def _build(draft: Path, volumes: Sequence[Volume], image_size: int, spacing: flo
             pixels = prepare.image(voxels, volume)
             classes = np.full(pixels.shape, UNLABELLED, np.uint8)
             if volume.label:
-                classes = prepare.label(read_voxels(volume.label), volume, voxels.shape)
+                classes = prepare.label(volume.read_label(), volume, voxels.shape)
             images.write(pixels.tobytes())
             labels.write(classes.tobytes())
             start = stored[-1].stop if stored else 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 
-FORMAT = 1  # to be raised whenever pre-processing or the files' format changes: it is part of every store's name
+FORMAT = 2  # to be raised whenever pre-processing or the files' format changes: it is part of every store's name
 IMAGES, LABEL_MAPS, INDEX = "images.f16", "labels.u8", "index.json"
 _BLOCK, _BLOCKS = 4096, 64
 
