@@ -37,7 +37,7 @@ def encoder_file(tmp_path_factory):
 def test_result_and_files(phantom, tmp_path):
     result = finetune(spec_of(phantom, hd95=True), tmp_path / "out")
     evaluation = result.evaluation
-    assert list(evaluation.dice) == ["RV", "MYO", "LV"] == list(evaluation.hd95)
+    assert list(evaluation.dice) == ["RV", "MYO", "LV"] == list(evaluation.mean("hd95"))
     assert evaluation.mean_dice == pytest.approx(sum(evaluation.dice.values()) / 3)
     assert all(0 <= value <= 1 for value in evaluation.dice.values())
     assert {row["patient"] for row in evaluation.rows} == {"patient003", "patient004"}

@@ -14,7 +14,7 @@ DATA = Dataset(Path("images"), ANATOMIES["acdc"], Path("splits.json"), "fingerpr
 
 
 def finetuning(fold=0, job="random", pretraining=None, **more) -> Finetuning:
-    values = {"protocol": "local", "labels": 1, "site": "site-1", "seed": 0, "reading": "full", "data": DATA}
+    values = {"protocol": "local", "labels": 1, "site": "site-1", "seed": 0, "mode": "full", "data": DATA}
     preset = get_preset("demo")
     return Finetuning(**{"job": job, "fold": fold, "preset": preset, "pretraining": pretraining} | values | more)
 

@@ -17,7 +17,7 @@ CHANGED = {
     "site": "site-2",
     "fold": 1,
     "seed": 1,
-    "reading": "frozen",
+    "mode": "frozen",
     "data": replace(DATA, fingerprint="other"),
     "pretraining": pretraining(),
     "preset": get_preset("demo", finetune_lr=1.0),
@@ -38,7 +38,7 @@ def test_places_and_pretraining_settings_do_not_change_a_random_fine_tuning():
 
 def test_frozen_reading_ignores_the_encoder_rate():
     warm = get_preset("demo", encoder_lr_factor=0.1, frozen_epochs=3)
-    assert finetuning(reading="frozen", preset=warm).key == finetuning(reading="frozen").key
+    assert finetuning(mode="frozen", preset=warm).key == finetuning(mode="frozen").key
     assert finetuning(preset=warm).key != finetuning().key
 
 
@@ -73,7 +73,7 @@ STORED = [
 def test_results_of_version_0_1_are_still_found(job, preset, changes, key, full, frozen):
     sizes = get_preset(preset, **changes)
     start = Pretraining(job, 1, sizes, ABC)
-    cells = [Finetuning("local", job, 2, "site-1", 0, 0, reading, sizes, ABC, start) for reading in ("full", "frozen")]
+    cells = [Finetuning("local", job, 2, "site-1", 0, 0, mode, sizes, ABC, start) for mode in ("full", "frozen")]
     assert (start.key, *(cell.key for cell in cells)) == (key, full, frozen)
 
 

@@ -23,6 +23,6 @@ def test_a_site_takes_as_many_steps_as_local_finetuning(rounds, steps_per_epoch)
 
 def test_the_frozen_reading_never_releases_the_encoder():
     preset = get_preset("small", finetune_rounds=20, frozen_epochs=3)
-    frozen, full = (finetuning_preset(preset, reading, 2) for reading in (FROZEN, FULL))
+    frozen, full = (finetuning_preset(preset, mode, 2) for mode in (FROZEN, FULL))
     assert frozen.finetuning.frozen_epochs == frozen.pretraining.rounds * frozen.pretraining.local_epochs
     assert full.finetuning.frozen_epochs == 3

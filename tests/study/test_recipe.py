@@ -58,14 +58,14 @@ def test_pretraining(phantom, job):
     assert result.loss == pytest.approx(LOSSES[RECIPE][job], rel=TOLERANCE)
 
 
-@pytest.mark.parametrize("reading", ["full", "frozen"])
-def test_finetuning(phantom, reading):
+@pytest.mark.parametrize("mode", ["full", "frozen"])
+def test_finetuning(phantom, mode):
     spec = FinetuneSpec(
         phantom,
         ("patient001", "patient002"),
         ("patient003",),
         preset="demo",
-        freeze_encoder=reading == "frozen",
+        freeze_encoder=mode == "frozen",
         overrides={"epochs": 3},
     )
-    assert finetune(spec).losses[-1] == pytest.approx(LOSSES[RECIPE][reading], rel=TOLERANCE)
+    assert finetune(spec).losses[-1] == pytest.approx(LOSSES[RECIPE][mode], rel=TOLERANCE)

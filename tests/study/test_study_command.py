@@ -11,7 +11,7 @@ from fclseg.cli.options import parse_value
     [
         (["--labels", "1,x"], "--labels must be whole numbers separated by commas, for example 1,2,4, not '1,x'"),
         (["--labels", "0"], "--labels must be at least 1, not 0"),
-        (["--reading", "half"], "there is no reading 'half': choose full, frozen or full,frozen"),
+        (["--mode", "half"], "there is no mode 'half': choose full, frozen or full,frozen"),
         (["--methods", "byol"], "there is no method 'byol'"),
         (["--methods", "finetune_federated"], "there is no method 'finetune_federated'"),
         (["--set", "rounds"], "--set rounds is not of the form NAME=VALUE"),

@@ -23,7 +23,7 @@ from fclseg.study.tables import TABLES
 SMALLEST = ["--preset", "demo", "--sites", "2", "--patients", "5", "--rounds", "1", "--folds", "1"]
 SMALLEST += ["--set", "finetune_epochs=2", "--set", "finetune_lr=0.005", "--jobs", "1"]
 LEARNT = ["--methods", "random,fcl"]
-LOCAL = [*LEARNT, "--labels", "1,2", "--reading", "full,frozen", "--jobs", "2"]
+LOCAL = [*LEARNT, "--labels", "1,2", "--mode", "full,frozen", "--jobs", "2"]
 pytestmark = [pytest.mark.simulator, pytest.mark.timeout(300)]
 
 
@@ -69,7 +69,7 @@ def test_local(studies, capsys):
     text = capsys.readouterr().out
     assert "| Random init |" in text and "| FCL |" in text and f"report: {studies}/local/report.html" in text
     table = (studies / "local" / "table.csv").read_text().splitlines()
-    assert len(table) == 1 + 8 and table[0].startswith("row,reading,labels,dice,sd")
+    assert len(table) == 1 + 8 and table[0].startswith("row,mode,labels,dice,sd")
     assert len((studies / "local" / "runs.csv").read_text().splitlines()) == 1 + 16
 
 
@@ -84,7 +84,7 @@ def test_a_second_call_answers_from_the_cache_without_torch(studies):
         *LEARNT,
         "--labels",
         "1,2",
-        "--reading",
+        "--mode",
         "full,frozen",
     ]
     before = (studies / "local" / "runs.csv").read_text()
@@ -170,7 +170,7 @@ def test_communication_shows_the_local_dice_that_is_there(studies):
         assert row["paper_preset_ratio"] == pytest.approx(row["paper_ratio"], abs=0.003)
     assert rows["fcl"]["paper_preset_megabytes"] == pytest.approx(124.2, abs=0.1)
     local = json.loads((studies / "local" / "study.json").read_text())
-    assert runs_of(document) == runs_of(local, row="fcl", labels=1, reading="full") != []
+    assert runs_of(document) == runs_of(local, row="fcl", labels=1, mode="full") != []
 
 
 def test_components_needs_no_data(tmp_path):
@@ -229,7 +229,7 @@ def test_nothing_is_stored_of_a_pretraining_that_a_site_was_missing_in(studies, 
 
 def test_killed_and_resumed_gives_the_same_table(studies, tmp_path):
     data = phantom_dataset("acdc", studies, sites=2, patients=5)
-    scope = ["--data", str(data.root), "--methods", "random", "--labels", "1,2", "--reading", "full,frozen"]
+    scope = ["--data", str(data.root), "--methods", "random", "--labels", "1,2", "--mode", "full,frozen"]
     cells = tmp_path / "killed" / "cells"
     command = [*FCLSEG, "study", "local", *SMALLEST, *scope, "--out", str(tmp_path / "killed")]
     start_and_kill(command, lambda: list(cells.glob("*/*.json")))

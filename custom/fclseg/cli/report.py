@@ -1,12 +1,14 @@
 """``fclseg report``: one self-contained page about a run or a study."""
 
 import argparse
+import shlex
+import sys
 from pathlib import Path
 
 EPILOG = """\
 The page needs no network and no second file: send it by mail, print it, open it on a phone.
 
-  fclseg report runs/fclopt_dp-small             a pre-training run: loss, distances d and d~, bytes by component
+  fclseg report runs/fclopt_dp-small             a pre-training run: loss, distances d and d~, bytes per component
   fclseg report studies/local                    one table with its statistics, curves and pictures
   fclseg report studies --out everything.html    all tables of a study folder on one page
 """
@@ -28,4 +30,5 @@ def register(subparsers) -> None:
 def run(arguments: argparse.Namespace) -> None:
     from fclseg.study.report.page import write_report
 
-    print(f"report: {write_report(arguments.folder, arguments.out)}")
+    command = shlex.join(["fclseg", *sys.argv[1:]])
+    print(f"report: {write_report(arguments.folder, arguments.out, command=command)}")

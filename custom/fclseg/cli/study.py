@@ -4,10 +4,14 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fclseg.cli.options import positive, preset_change
+from fclseg.cli.options import named_value, positive, preset_change
 from fclseg.errors import FCLSegError
 from fclseg.presets import PRESETS
+
+if TYPE_CHECKING:
+    from fclseg.study.job_options import FilterSpec
 
 TABLES = ("local", "federated", "centralised", "transfer", "ablation", "communication", "components", "learning-rate")
 
@@ -22,16 +26,19 @@ tables
   components     what each method sends and receives
   learning-rate  the random baseline at several fine-tuning learning rates
 
-A study is made of cells: one pre-training or one fine-tuning each. Every finished cell is kept in the folder --out
-under a key of everything that determines it, so a study can be stopped at any time and continued by the same command,
-tables share their pre-trainings, and asking again costs seconds.
+A study consists of cells: each is one pre-training or one fine-tuning. Every finished cell is stored in the folder
+--out under a key of everything that determines it. So a study can be stopped at any time and continued by the same
+command, tables share their pre-trainings, and a second call takes seconds.
 
 examples
   fclseg study local --preset demo --methods random,fclopt_dp --labels 1,2 --folds 1
       a first look on phantom patients, in some minutes
   fclseg study local --data ACDC --sites 4 --preset small --methods random,fedbyol,fclopt --labels 1,2,4 \\
-         --reading full,frozen --seeds 3
+         --mode full,frozen --seeds 3
       your own images: does it help with few labels? Noise is large: about 50 pairs are needed to see +0.04 Dice
+  fclseg study local --data ACDC --methods random,fclopt --also-plain \\
+         --filter fclseg.flare.filters.privacy.ClipAndNoise:clip=1,sigma=0.001
+      what noise on the sites' updates costs
   fclseg study components
       no data and no training needed
 """
@@ -48,13 +55,14 @@ def register(subparsers) -> None:
     parser.add_argument("table", choices=TABLES, metavar="TABLE", help="which table; see below")
     add_scope(parser.add_argument_group("what is compared"))
     add_data(parser.add_argument_group("on which images"))
+    add_job_options(parser.add_argument_group("what the sites send in pre-training"))
     running = parser.add_argument_group("how it runs")
     running.add_argument("--preset", default="small", choices=list(PRESETS), help="size of everything (default: small)")
     running.add_argument("--rounds", type=int, help="pre-training rounds (default: the preset's)")
     running.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
     )
-    running.add_argument("--jobs", type=int, default=2, help="fine-tunings side by side (default: 2)")
+    running.add_argument("--jobs", type=int, default=2, help="fine-tunings in parallel (default: 2)")
     running.add_argument("--out", type=Path, default=Path("studies"), help="folder of all studies (default: studies)")
     parser.set_defaults(run=run)
 
@@ -62,21 +70,41 @@ def register(subparsers) -> None:
 def add_scope(group) -> None:
     group.add_argument("--methods", help="rows, such as random,fclopt_dp; a wrong name lists them (default: all)")
     group.add_argument("--labels", default="1,2,4,8", help="numbers of labelled patients (default: 1,2,4,8)")
-    group.add_argument("--folds", type=int, help="how many folds of the split to run (default: all, mostly five)")
-    group.add_argument("--seeds", type=int, default=1, help="fine-tunings of each kind, with other draws (default: 1)")
-    group.add_argument("--pretrain-seeds", type=int, default=1, help="pre-trainings of each method (default: 1)")
+    group.add_argument("--folds", type=int, help="how many folds of the split to run (default: all, usually five)")
     group.add_argument(
-        "--reading", default="full", help="full (what a user gets), frozen (feature quality) or full,frozen"
+        "--seeds", type=int, default=1, help="fine-tunings per cell, each with other labelled patients (default: 1)"
     )
+    group.add_argument("--pretrain-seeds", type=int, default=1, help="pre-trainings per method (default: 1)")
+    group.add_argument(
+        "--mode",
+        default="full",
+        help="full (fine-tuning of the whole network, what a user gets), frozen (frozen-encoder evaluation, feature "
+        "quality) or full,frozen (default: full)",
+    )
+    group.add_argument("--reading", dest="mode", default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # its name in 0.1
     group.add_argument("--baseline", help="the row that others are compared with (default: random, or the first row)")
 
 
+def add_job_options(group) -> None:
+    group.add_argument(
+        "--job-set", action="append", default=[], metavar="NAME=VALUE",
+        help="a setting of the pre-training jobs, such as fraction=0.5 (half of the sites per round); repeatable",
+    )  # fmt: skip
+    group.add_argument(
+        "--filter", action="append", default=[], metavar="CLASS:NAME=VALUE,...",
+        help="a filter of this package on what the sites send in pre-training; repeatable, in this order",
+    )  # fmt: skip
+    group.add_argument(
+        "--also-plain", action="store_true", help="also run each method without these settings and filters, to compare"
+    )
+
+
 def add_data(group) -> None:
-    group.add_argument("--data", type=Path, help="folder of images (default: phantom patients, made on the spot)")
-    group.add_argument("--sites", type=int, default=4, help="sites the patients are dealt to (default: 4)")
+    group.add_argument("--data", type=Path, help="folder of images (default: phantom patients, generated)")
+    group.add_argument("--sites", type=int, default=4, help="number of sites to split the patients across (default: 4)")
     group.add_argument("--splits", type=Path, help="a split made by 'fclseg data split' instead of --sites")
     group.add_argument("--transfer-data", type=Path, help="second folder of images, for the transfer table")
-    group.add_argument("--patients", type=int, default=10, help="phantom patients of a site (default: 10)")
+    group.add_argument("--patients", type=int, default=10, help="phantom patients per site (default: 10)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -88,11 +116,14 @@ def run(arguments: argparse.Namespace) -> int:
         preset=arguments.preset,
         changes=preset_changes(arguments),
         methods=arguments.methods,
+        job_settings=dict(named_value(text, "--job-set", "fraction=0.5") for text in arguments.job_set),
+        filters=tuple(filter_spec(text) for text in arguments.filter),
+        also_plain=arguments.also_plain,
         labels=numbers(arguments.labels, "--labels"),
         folds=None if arguments.folds is None else positive(arguments.folds, "--folds"),
         seeds=positive(arguments.seeds, "--seeds"),
         pretrain_seeds=positive(arguments.pretrain_seeds, "--pretrain-seeds"),
-        readings=readings(arguments.reading),
+        modes=modes(arguments.mode),
         baseline=arguments.baseline,
         data=arguments.data,
         sites=positive(arguments.sites, "--sites"),
@@ -110,6 +141,16 @@ def preset_changes(arguments: argparse.Namespace) -> dict[str, object]:
     return changes | dict(preset_change(text) for text in arguments.set)
 
 
+def filter_spec(text: str) -> "FilterSpec":
+    """``CLASS:NAME=VALUE,NAME=VALUE``"""
+    from fclseg.study.job_options import FilterSpec
+
+    path, _, arguments = text.partition(":")
+    example = "fclseg.flare.filters.privacy.ClipAndNoise:clip=1,sigma=0.1"
+    parts = [part for part in arguments.split(",") if part]
+    return FilterSpec(path, tuple(named_value(part, "--filter", example) for part in parts))
+
+
 def numbers(text: str, option: str) -> tuple[int, ...]:
     try:
         found = tuple(sorted({int(part) for part in text.split(",")}))
@@ -122,8 +163,8 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
     return found
 
 
-def readings(text: str) -> tuple[str, ...]:
+def modes(text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     if unknown := [name for name in found if name not in ("full", "frozen")]:
-        raise FCLSegError(f"there is no reading '{unknown[0]}': choose full, frozen or full,frozen")
+        raise FCLSegError(f"there is no mode '{unknown[0]}': choose full, frozen or full,frozen")
     return found

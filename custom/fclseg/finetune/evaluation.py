@@ -5,13 +5,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.data.slices import SliceStore
-from fclseg.finetune.metrics import volume_dice, volume_hd95
+from fclseg.finetune import metrics
+from fclseg.finetune.metrics import Metric
 from fclseg.networks.unet import UNet
 
 EVALUATION_FILES = ("evaluation.csv", "evaluation.json")
@@ -25,43 +27,40 @@ def remove_evaluation(folder: Path) -> None:
 
 @dataclass
 class Evaluation:
-    """One row per volume; ``structures`` names the columns of Dice and HD95."""
+    """One row per volume, with a column for each metric and structure."""
 
     structures: tuple[str, ...]
+    metrics: tuple[Metric, ...]
     rows: list[dict] = field(default_factory=list)
 
-    def mean(self, quantity: str) -> dict[str, float]:
+    def mean(self, metric: str) -> dict[str, float]:
         """Mean over volumes per structure: first over a patient's volumes, then over patients."""
         patients = sorted({row["patient"] for row in self.rows})
-        table = [[self._of_patient(p, f"{quantity}_{name}") for name in self.structures] for p in patients]
+        table = [[self._of_patient(p, f"{metric}_{name}") for name in self.structures] for p in patients]
         return {n: float(v) for n, v in zip(self.structures, np.mean(table, axis=0), strict=True)} if table else {}
 
     def _of_patient(self, patient: str, column: str) -> float:
         return float(np.mean([row[column] for row in self.rows if row["patient"] == patient]))
 
     @property
-    def has_hd95(self) -> bool:
-        return bool(self.rows) and f"hd95_{self.structures[0]}" in self.rows[0]
-
-    @property
     def dice(self) -> dict[str, float]:
         return self.mean("dice")
-
-    @property
-    def hd95(self) -> dict[str, float]:
-        return self.mean("hd95") if self.has_hd95 else {}
 
     @property
     def mean_dice(self) -> float:
         return float(np.mean(list(self.dice.values()))) if self.rows else float("nan")
 
+    def means(self) -> list[dict[str, Any]]:
+        """Every metric with its description and its mean per structure, as plain values."""
+        return [metric.describe() | {"structures": self.mean(metric.name)} for metric in self.metrics]
+
     def summary(self) -> str:
         patients = len({row["patient"] for row in self.rows})
-        dice = ", ".join(f"{name} {value:.3f}" for name, value in self.dice.items())
-        line = f"{patients} held-out patients: mean Dice {self.mean_dice:.3f} ({dice})"
-        if self.has_hd95:
-            line += "; HD95 mm " + ", ".join(f"{name} {value:.1f}" for name, value in self.hd95.items())
-        return line
+        parts = []
+        for one in self.means():
+            figures = ", ".join(f"{name} {value:.{one['decimals']}f}" for name, value in one["structures"].items())
+            parts.append(" ".join(filter(None, (one["title"], one["unit"], figures))))
+        return f"{patients} held-out patients: mean Dice {self.mean_dice:.3f}; " + "; ".join(parts)
 
     def write(self, folder: Path) -> None:
         """``evaluation.csv`` with one row per volume, ``evaluation.json`` with the means as well."""
@@ -71,8 +70,8 @@ class Evaluation:
             writer = csv.DictWriter(file, fieldnames=list(self.rows[0]))
             writer.writeheader()
             writer.writerows(self.rows)
-        content = {"dice": self.dice, "mean_dice": self.mean_dice, "hd95_mm": self.hd95, "volumes": self.rows}
-        means.write_text(json.dumps(content, indent=2))
+        content = {one["column"]: one["structures"] for one in self.means()}
+        means.write_text(json.dumps(content | {"mean_dice": self.mean_dice, "volumes": self.rows}, indent=2))
 
 
 class VolumeEvaluator:
@@ -90,11 +89,12 @@ class VolumeEvaluator:
         output_dir: str | None = None,
     ):
         self.network, self.store, self.patients = network, store, set(patients)
-        self.anatomy, self.device, self.hd95 = anatomy, device, hd95
+        self.anatomy, self.device = anatomy, device
+        self.metrics = tuple(metric for metric in metrics.METRICS if hd95 or not metric.slow)
         self.output_dir = None if output_dir is None else Path(output_dir)
 
     def run(self) -> Evaluation:
-        evaluation = Evaluation(self.anatomy.names)
+        evaluation = Evaluation(self.anatomy.names, self.metrics)
         self.network.eval()
         for volume in self.store.volumes:
             if volume.labelled and volume.patient in self.patients:
@@ -120,11 +120,9 @@ class VolumeEvaluator:
     def _score(self, volume) -> dict:
         prediction = self.predict(volume.start, volume.stop)
         truth = np.asarray(self.store.labels[volume.start : volume.stop])
-        names, classes = self.anatomy.names, self.anatomy.classes
         row = {"patient": volume.patient, "frame": volume.frame, "phase": volume.phase}
-        dice = volume_dice(prediction, truth, classes)
-        row |= {f"dice_{name}": round(float(v), 6) for name, v in zip(names, dice, strict=True)}
-        if self.hd95:
-            distances = volume_hd95(prediction, truth, classes, volume.spacing)
-            row |= {f"hd95_{name}": round(float(v), 4) for name, v in zip(names, distances, strict=True)}
+        for metric in self.metrics:
+            values = metric.compute(prediction, truth, self.anatomy.classes, volume.spacing)
+            for name, value in zip(self.anatomy.names, values, strict=True):
+                row[f"{metric.name}_{name}"] = round(float(value), metric.decimals + 3)
         return row

@@ -1,4 +1,4 @@
-"""Dice and 95th-percentile Hausdorff distance of one volume, per structure.
+"""What is measured on one volume, per structure. A metric that is added to ``METRICS`` reaches every table and report.
 
 Where a structure is absent from prediction and ground truth they agree: Dice 1, distance 0. Where only one of them has
 it the overlap is 0 and the surface distance is not defined; it is set to the diagonal of the volume, the largest
@@ -6,11 +6,17 @@ distance there could be, so that a missed structure never improves an average.
 """
 
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from monai.metrics import compute_dice, compute_hausdorff_distance
 from monai.networks.utils import one_hot
+
+Spacing = tuple[float, float, float]
+"""In mm: in-plane row, in-plane column, slice distance."""
 
 
 def _one_hot(labels: np.ndarray, classes: int) -> torch.Tensor:
@@ -26,10 +32,8 @@ def volume_dice(prediction: np.ndarray, truth: np.ndarray, classes: int) -> np.n
     return scores[0].numpy()
 
 
-def volume_hd95(
-    prediction: np.ndarray, truth: np.ndarray, classes: int, spacing: tuple[float, float, float]
-) -> np.ndarray:
-    """HD95 in mm [classes - 1]; ``spacing`` is (in-plane row, in-plane column, slice distance)."""
+def volume_hd95(prediction: np.ndarray, truth: np.ndarray, classes: int, spacing: Spacing) -> np.ndarray:
+    """HD95 in mm [classes - 1]: the 95th percentile of the Hausdorff distance."""
     row, column, between = (float(step) for step in spacing)
     steps = (between, row, column)
     diagonal = float(np.linalg.norm(np.multiply(steps, truth.shape)))
@@ -45,3 +49,41 @@ def volume_hd95(
                 result = compute_hausdorff_distance(*pair, include_background=True, percentile=95, spacing=list(steps))
             distances[structure - 1] = float(result)
     return distances
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure for each structure of a volume, and how tables show it."""
+
+    name: str  # of its columns: "hd95"
+    title: str  # for people: "HD95"
+    compute: Callable[[np.ndarray, np.ndarray, int, Spacing], np.ndarray]  # of prediction, truth, classes, spacing
+    unit: str = ""
+    decimals: int = 3
+    note: str = ""  # what a reader must know of the figure
+    slow: bool = False  # left out where a bundle's ``hd95`` is false
+
+    @property
+    def column(self) -> str:
+        """Its name in files, with the unit: ``hd95_mm``."""
+        return f"{self.name}_{self.unit}" if self.unit else self.name
+
+    def describe(self) -> dict[str, Any]:
+        """As plain values, for files that are read without this module."""
+        names = ("name", "title", "column", "unit", "decimals", "note")
+        return {name: getattr(self, name) for name in names}
+
+
+METRICS = (
+    Metric("dice", "Dice", lambda prediction, truth, classes, spacing: volume_dice(prediction, truth, classes)),
+    Metric(
+        "hd95",
+        "HD95",
+        volume_hd95,
+        unit="mm",
+        decimals=1,
+        note="A structure that a prediction misses altogether counts with the diagonal of the volume as its distance.",
+        slow=True,
+    ),
+)
+"""Dice comes first: it is what methods are compared by."""

@@ -7,7 +7,7 @@ other packages only for jobs that have a folder ``custom``, so the jobs for the 
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,20 +84,36 @@ def _chain(path: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {"tasks": [PRETRAIN_TASK], "filters": [{"path": path, "args": dict(arguments)}]}
 
 
-def files(row: Row, settings: Mapping[str, Any], simulator: bool = True) -> dict[str, str]:
+def with_filters(sites: dict[str, Any], filters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The sites' configuration with further filters on what they send, after the job's own: NVFlare takes one chain of
+    filters per task."""
+    own = [one for chain in sites["task_result_filters"] for one in chain["filters"]]
+    chain = {"tasks": [PRETRAIN_TASK], "filters": [*own, *filters]}
+    return sites | {"task_result_filters": [chain]} if filters else sites
+
+
+def files(
+    row: Row, settings: Mapping[str, Any], simulator: bool = True, filters: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, str]:
     """Relative path -> text of all files of a job, for the simulator or for real sites."""
     documents = {
         "meta.json": meta(row, settings),
         "app/config/config_fed_server.json": server(row, settings),
-        "app/config/config_fed_client.json": client(row),
+        "app/config/config_fed_client.json": with_filters(client(row), filters),
     }
     texts = {path: json.dumps(document, indent=2) + "\n" for path, document in documents.items()}
     return texts | {"app/custom/README.md": NO_CODE} if simulator else texts
 
 
-def write_job(folder: Path, row: Row, settings: Mapping[str, Any], simulator: bool = True) -> None:
-    """Write the job of a row into ``folder``, which is named after it."""
-    for path, text in files(row, settings, simulator).items():
+def write_job(
+    folder: Path,
+    row: Row,
+    settings: Mapping[str, Any],
+    simulator: bool = True,
+    filters: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write the job of a row into ``folder``, which is named after it; ``filters`` act on what the sites send."""
+    for path, text in files(row, settings, simulator, filters).items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)

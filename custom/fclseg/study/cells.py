@@ -16,6 +16,7 @@ from typing import Any
 from fclseg.anatomy.base import Anatomy
 from fclseg.presets import SETTINGS, Preset
 from fclseg.presets.settings import EARLIER_NAMES
+from fclseg.study.job_options import PLAIN, JobOptions
 
 RECIPE = 2
 """Raise when the training code changes what it computes; a test notices, because stored results are then stale."""
@@ -27,8 +28,8 @@ FEDERATED_JOB = "finetune_federated"
 """The job of federated fine-tuning; the one row of the exchange plan that is no pre-training."""
 
 FULL, FROZEN = "full", "frozen"
-"""The two readings: the whole network is fine-tuned (what a user gets), or a decoder on a frozen encoder (feature
-quality)."""
+"""The two modes of evaluating an encoder: full fine-tuning (what a user gets), and frozen-encoder evaluation, which
+trains a decoder only (feature quality)."""
 
 FINETUNED_WITH = ("images.size", "images.pixel_scale", "networks.channels")
 """What a fine-tuning depends on besides the settings of its own group."""
@@ -69,6 +70,7 @@ class Pretraining:
     seed: int
     preset: Preset
     data: Dataset
+    options: JobOptions = PLAIN
 
     kind = "pre-training"
     exclusive = True  # its sites are processes of their own and fill all cores
@@ -81,7 +83,7 @@ class Pretraining:
             settings |= RECIPE_RATES.get(self.preset.pretraining.optimizer, {})
             del settings["lr"]
         identity = {"method": self.job, "seed": self.seed, "preset": settings, "data": self.data.fingerprint}
-        return content_key({"kind": "pretraining"} | identity)
+        return content_key({"kind": "pretraining"} | identity | self.options.identity())
 
     @property
     def name(self) -> str:
@@ -93,7 +95,7 @@ class Pretraining:
         return studies / "runs" / self.name
 
     def describe(self) -> str:
-        return f"pre-training {self.job} (seed {self.seed})"
+        return f"pre-training {self.job} ({', '.join(filter(None, (f'seed {self.seed}', str(self.options))))})"
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Finetuning:
     site: str | None
     fold: int
     seed: int
-    reading: str
+    mode: str
     preset: Preset
     data: Dataset
     pretraining: Pretraining | None
@@ -117,13 +119,13 @@ class Finetuning:
     @property
     def kind(self) -> str:
         """Cells of one kind take about the same time."""
-        return f"{self.protocol} N={self.labels} {self.reading}"
+        return f"{self.protocol} N={self.labels} {self.mode}"
 
     @cached_property
     def key(self) -> str:
         names = [name for name in SETTINGS if name in FINETUNED_WITH or name.startswith("finetuning.")]
         settings = recipe_settings(self.preset, names)
-        if self.reading == FROZEN:  # a frozen encoder has neither a rate nor a warm-up
+        if self.mode == FROZEN:  # a frozen encoder has neither a rate nor a warm-up
             settings |= {"encoder_lr_factor": None, "frozen_epochs": None}
         identity = {
             "protocol": self.protocol,
@@ -131,7 +133,7 @@ class Finetuning:
             "site": self.site,
             "fold": self.fold,
             "seed": self.seed,
-            "reading": self.reading,
+            "reading": self.mode,  # the name that keys of version 0.1 were made with
             "preset": settings,
             "data": self.data.fingerprint,
             "pretraining": self.pretraining and self.pretraining.key,
@@ -140,7 +142,7 @@ class Finetuning:
 
     def describe(self) -> str:
         where = f" {self.site}" if self.site else ""
-        return f"{self.protocol} {self.job} N={self.labels}{where} fold {self.fold} seed {self.seed} {self.reading}"
+        return f"{self.protocol} {self.job} N={self.labels}{where} fold {self.fold} seed {self.seed} {self.mode}"
 
 
 Cell = Pretraining | Finetuning

@@ -15,6 +15,7 @@ from fclseg.finetune.protocols import Draw, draw
 from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FROZEN, Cell, Finetuning, Pretraining
+from fclseg.study.shown_slice import shown_slice
 
 
 def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
@@ -39,8 +40,7 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         save_picture(cache.attachment(cell.key, ".npz"), evaluator, chosen.validation)
     return {
         "dice": evaluation.mean_dice,
-        "structures": evaluation.dice,
-        "hd95": evaluation.hd95,
+        "metrics": evaluation.means(),
         "volumes": evaluation.rows,
         "labelled": list(chosen.patients),
         "losses": [round(loss, 5) for loss in losses],
@@ -69,7 +69,7 @@ def finetune_here(cell: Finetuning, encoder: Path | None, chosen: Draw) -> Finet
         anatomy=cell.data.anatomy,
         preset=cell.preset.name,
         pretrained_encoder=encoder,
-        freeze_encoder=cell.reading == FROZEN,
+        freeze_encoder=cell.mode == FROZEN,
         seed=cell.seed,
         hd95=True,
         overrides={"settings": cell.preset},
@@ -79,20 +79,19 @@ def finetune_here(cell: Finetuning, encoder: Path | None, chosen: Draw) -> Finet
 
 
 def shows_picture(cell: Finetuning, splits: Splits) -> bool:
-    """One fine-tuning per row, label count and reading leaves a prediction for the visual comparison: the first."""
+    """One fine-tuning per row, label count and mode leaves a prediction for the visual comparison: the first."""
     return cell.fold == 0 and cell.seed == 0 and cell.site in (None, next(iter(splits.sites)))
 
 
 def save_picture(path: Path, evaluator: VolumeEvaluator, validation: tuple[str, ...]) -> None:
-    """Image, ground truth and prediction of the middle slice of the first held-out volume, the same for every row."""
+    """Image, ground truth and prediction of one slice of the held-out patients."""
     store = evaluator.store
-    volume = next(one for one in store.volumes if one.labelled and one.patient == min(validation))
-    middle = (volume.start + volume.stop) // 2
+    volume, number = shown_slice(store, validation, evaluator.anatomy)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
         path,
-        image=np.asarray(store.images[middle], dtype=np.float16),
-        truth=np.asarray(store.labels[middle]),
-        prediction=evaluator.predict(middle, middle + 1)[0],
-        caption=np.array(f"{volume.patient}, {volume.phase or 'frame'} slice {middle - volume.start + 1}"),
+        image=np.asarray(store.images[number], dtype=np.float16),
+        truth=np.asarray(store.labels[number]),
+        prediction=evaluator.predict(number, number + 1)[0],
+        caption=np.array(f"{volume.patient}, {volume.phase or 'frame'} slice {number - volume.start + 1}"),
     )

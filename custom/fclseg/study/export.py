@@ -9,7 +9,7 @@ from typing import Any
 
 from fclseg.files import write_text
 
-READINGS = {"full": "full fine-tuning", "frozen": "frozen encoder"}
+MODES = {"full": "full fine-tuning", "frozen": "frozen-encoder evaluation"}
 
 Study = dict[str, Any]
 
@@ -24,9 +24,9 @@ def p_text(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def find_entry(study: Study, row: str, labels: int, reading: str) -> dict[str, Any] | None:
-    place = (row, labels, reading)
-    return next((one for one in study["entries"] if (one["row"], one["labels"], one["reading"]) == place), None)
+def find_entry(study: Study, row: str, labels: int, mode: str) -> dict[str, Any] | None:
+    place = (row, labels, mode)
+    return next((one for one in study["entries"] if (one["row"], one["labels"], one["mode"]) == place), None)
 
 
 def markdown(study: Study) -> str:
@@ -36,8 +36,8 @@ def markdown(study: Study) -> str:
         parts.append(_components(study))
     if "communication" in study:
         parts.append(_communication(study))
-    for reading in study["readings"]:
-        parts += _reading(study, reading)
+    for mode in study["modes"]:
+        parts += _mode_tables(study, mode)
     if study["failures"]:
         lines = [f"- {one['cell']}: {one['reason']}" for one in study["failures"]]
         parts.append("\n".join(["Failed:", "", *lines]))
@@ -45,19 +45,19 @@ def markdown(study: Study) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _reading(study: Study, reading: str) -> list[str]:
-    if not any(entry["reading"] == reading for entry in study["entries"]):
+def _mode_tables(study: Study, mode: str) -> list[str]:
+    if not any(entry["mode"] == mode for entry in study["entries"]):
         return []
-    shown = [part(study, reading) for part in (dice_table, comparison_table, structure_table)]
-    return [f"## Dice, {READINGS[reading]}", *shown]
+    shown = [part(study, mode) for part in (dice_table, comparison_table, structure_table)]
+    return [f"## Dice, {MODES[mode]}", *shown]
 
 
-def dice_table(study: Study, reading: str) -> str:
+def dice_table(study: Study, mode: str) -> str:
     """Mean and sd; the paper's figure in brackets where there is one."""
     header = ["Method", *(f"{study['symbol']}={n}" for n in study["labels"]), "fine-tunings"]
     lines = []
     for row in study["rows"]:
-        entries = [find_entry(study, row["key"], n, reading) for n in study["labels"]]
+        entries = [find_entry(study, row["key"], n, mode) for n in study["labels"]]
         if any(entries):
             count = sum(entry["summary"]["fine_tunings"] for entry in entries if entry)
             lines.append([row["title"], *map(_dice_cell, entries), str(count)])
@@ -71,7 +71,7 @@ def _dice_cell(entry: dict[str, Any] | None) -> str:
     return own + (f" (paper {plus_minus(*entry['paper'])})" if entry["paper"] else "")
 
 
-def comparison_table(study: Study, reading: str) -> str:
+def comparison_table(study: Study, mode: str) -> str:
     """Paired differences to the baseline."""
     titles = {row["key"]: row["title"] for row in study["rows"]}
     lines = [
@@ -84,7 +84,7 @@ def comparison_table(study: Study, reading: str) -> str:
             str(found["pairs"]),
         ]
         for entry in study["entries"]
-        if entry["reading"] == reading and (found := entry["comparison"])
+        if entry["mode"] == mode and (found := entry["comparison"])
     ]
     if not lines:
         return "No comparison: there is no second row with the same fine-tunings."
@@ -92,20 +92,37 @@ def comparison_table(study: Study, reading: str) -> str:
     return table([f"Against {baseline}", "difference", "95 % interval", "p (Wilcoxon)", "p (Holm)", "pairs"], lines)
 
 
-def structure_table(study: Study, reading: str) -> str:
-    """Dice and HD95 of each structure, means over all fine-tunings."""
-    entries = [entry for entry in study["entries"] if entry["reading"] == reading]
-    names = list(entries[0]["structures"])
+def structure_table(study: Study, mode: str) -> str:
+    """Every metric of each structure, means over all fine-tunings."""
+    entries = [entry for entry in study["entries"] if entry["mode"] == mode]
+    columns = metric_columns(study, entries)
     titles = {row["key"]: row["title"] for row in study["rows"]}
     lines = [
         [
             f"{titles[entry['row']]}, {study['symbol']}={entry['labels']}",
-            *(f"{entry['structures'][name]:.3f}" for name in names),
-            *(f"{entry['hd95'][name]:.1f}" if name in entry["hd95"] else "–" for name in names),
+            *(figure(entry, metric, name) for metric, name in columns),
         ]
         for entry in entries
     ]
-    return table(["Means", *(f"Dice {name}" for name in names), *(f"HD95 {name}, mm" for name in names)], lines)
+    heads = [
+        f"{metric['title']} {name}" + (f", {metric['unit']}" if metric["unit"] else "") for metric, name in columns
+    ]
+    return table(["Means", *heads], lines)
+
+
+def metric_columns(study: Study, entries: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+    """Pairs of a metric and a structure: the columns that any of the entries has a figure for."""
+    return [
+        (metric, name)
+        for metric in study["metrics"]
+        for name in dict.fromkeys(name for entry in entries for name in entry["metrics"].get(metric["name"], {}))
+    ]
+
+
+def figure(entry: dict[str, Any], metric: dict[str, Any], structure: str) -> str:
+    """One value with the metric's number of decimals; a dash where older results lack it."""
+    value = entry["metrics"].get(metric["name"], {}).get(structure)
+    return "–" if value is None else f"{value:.{metric['decimals']}f}"
 
 
 def _components(study: Study) -> str:
@@ -127,7 +144,7 @@ def _communication(study: Study) -> str:
         for key, row in study["communication"]["rows"].items()
     ]
     preset = study["settings"]["preset"]["name"]
-    header = ["Method", f"MB a round, {preset}", "× FCL", "MB a round, paper sizes", "× FCL", "paper prints"]
+    header = ["Method", f"MB per round, {preset}", "× FCL", "MB per round, paper sizes", "× FCL", "paper prints"]
     return table(header, lines)
 
 
@@ -141,10 +158,10 @@ def runs_csv(study: Study) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     names = ("site", "fold", "seed", "pretrain_seed")
-    writer.writerow(["table", "row", "reading", "labels", *names, "dice"])
+    writer.writerow(["table", "row", "mode", "labels", *names, "dice"])
     for entry in study["entries"]:
         for score in entry["scores"]:
-            place = [study["table"], entry["row"], entry["reading"], entry["labels"]]
+            place = [study["table"], entry["row"], entry["mode"], entry["labels"]]
             writer.writerow([*place, *(score[name] for name in names), f"{score['dice']:.6f}"])
     return stream.getvalue()
 
@@ -153,17 +170,17 @@ def table_csv(study: Study) -> str:
     """One line per cell of the table, with the paper's figure and the comparison."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    structures = sorted({name for entry in study["entries"] for name in entry["structures"]})
+    columns = metric_columns(study, study["entries"])
     compared = ("pairs", "difference", "low", "high", "p", "p_holm")
-    names = [*(f"dice_{name}" for name in structures), *(f"hd95_mm_{name}" for name in structures)]
-    head = ["row", "reading", "labels", "dice", "sd", "groups", "fine_tunings", "paper_dice", "paper_sd"]
+    names = [f"{metric['column']}_{name}" for metric, name in columns]
+    head = ["row", "mode", "labels", "dice", "sd", "groups", "fine_tunings", "paper_dice", "paper_sd"]
     writer.writerow([*head, *compared, *names])
     for entry in study["entries"]:
         summary, found = entry["summary"], entry["comparison"] or {}
-        line = [entry["row"], entry["reading"], entry["labels"]]
+        line = [entry["row"], entry["mode"], entry["labels"]]
         line += [summary[name] for name in ("mean", "sd", "groups", "fine_tunings")] + list(entry["paper"] or ("", ""))
         line += [found.get(name, "") for name in compared]
-        line += [entry[kind].get(name, "") for kind in ("structures", "hd95") for name in structures]
+        line += [entry["metrics"].get(metric["name"], {}).get(name, "") for metric, name in columns]
         writer.writerow([f"{value:.6g}" if isinstance(value, float) else value for value in line])
     return stream.getvalue()
 

@@ -4,6 +4,7 @@ They go the way of ``fclseg pretrain``: a job from the exchange plan, NVFlare's 
 a run folder from which an interrupted run continues.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from fclseg.errors import FCLSegError
 from fclseg.finetune.dataset import open_labelled, training_slices
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw
+from fclseg.flare.attendance import Attendance
 from fclseg.flare.jobs import write_job
 from fclseg.flare.launch import PICKUP_SECONDS, simulate
 from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
@@ -21,22 +23,35 @@ from fclseg.networks.model_file import load_model
 from fclseg.presets import Preset, get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FEDERATED_JOB, FROZEN, Dataset, Finetuning
+from fclseg.study.job_options import PLAIN, JobOptions
 
 
-def run_job(job: str, folder: Path, data: Dataset, preset: Preset, seed: int, **more: Any) -> RunFolder:
+def run_job(
+    job: str,
+    folder: Path,
+    data: Dataset,
+    preset: Preset,
+    seed: int,
+    *,
+    options: JobOptions = PLAIN,
+    **more: Any,
+) -> RunFolder:
     """Run a job over the sites of the data's split, or continue it; the run folder is ``folder``.
 
-    Every site has to answer in every round: a result without one of them would be stored as if all had taken part.
+    Every site that is drawn for a round has to answer: a result without one of them would be stored as if all had taken
+    part.
     """
     sites = list(Splits.load(data.splits).sites)
     standard = get_preset(preset.name).values()
     changes = {name: value for name, value in preset.values().items() if value != standard[name]}
     values = {"job": job, "preset": preset.name, "changes": changes, "seed": seed, "run": folder.name}
-    values |= {"min_sites": len(sites), "pickup_timeout": PICKUP_SECONDS}
-    settings = RunSettings.read({**values, **more}, environment={})
+    values |= {"pickup_timeout": PICKUP_SECONDS, **dict(options.settings), **more}
+    settings = RunSettings.read(values, environment={})
+    settings = replace(settings, min_sites=len(Attendance(sites, settings.fraction, seed).draw(0)))
     run = RunFolder(folder)
     start_over_elsewhere(run, settings, data)
-    write_job(folder / "job" / job, settings.row, settings.to_dict())
+    filters = [one.config() for one in options.filters]
+    write_job(folder / "job" / job, settings.row, settings.to_dict(), filters=filters)
     places = {"FCLSEG_RUNS": folder.parent, "FCLSEG_DATA": data.root, "FCLSEG_SPLITS": data.splits}
     environment = {name: str(path) for name, path in places.items()}
     simulate(folder / "job" / job, folder, sites, environment=environment)
@@ -54,10 +69,10 @@ def start_over_elsewhere(run: RunFolder, settings: RunSettings, data: Dataset) -
         run.forget()
 
 
-def finetuning_preset(preset: Preset, reading: str, steps_per_epoch: int) -> Preset:
-    """The preset of a federated fine-tuning; the frozen reading never releases the encoder."""
+def finetuning_preset(preset: Preset, mode: str, steps_per_epoch: int) -> Preset:
+    """The preset of a federated fine-tuning; frozen-encoder evaluation never releases the encoder."""
     federated = preset.changed(preset.federated_finetuning(steps_per_epoch))
-    if reading != FROZEN:
+    if mode != FROZEN:
         return federated
     return federated.changed(
         {"finetuning.frozen_epochs": federated.pretraining.rounds * federated.pretraining.local_epochs}
@@ -72,7 +87,7 @@ def finetune_federated(
     anatomy, batch, images = cell.data.anatomy, cell.preset.finetuning.batch_size, cell.preset.images
     store = open_labelled(str(cell.data.root), anatomy, images.size, images.spacing(anatomy), progress=False)
     longest = max(training_slices(store, patients, batch).steps_per_epoch for patients in chosen.training.values())
-    preset = finetuning_preset(cell.preset, cell.reading, longest)
+    preset = finetuning_preset(cell.preset, cell.mode, longest)
     more = {"fold": cell.fold, "labels": cell.labels, "encoder": encoder and str(encoder)}
     more |= {"anatomy": reference(anatomy)}
     run = run_job(FEDERATED_JOB, folder, cell.data, preset, cell.seed, **more)

@@ -18,7 +18,7 @@ class Request:
     folds: int
     seeds: int
     pretrain_seeds: int
-    readings: tuple[str, ...]
+    modes: tuple[str, ...]
     data: Dataset
     target: Dataset
     baseline: str | None
@@ -28,7 +28,8 @@ class Request:
         if not 0 < self.folds <= splits.folds:
             raise FCLSegError(f"the split has {splits.folds} folds, so --folds must be between 1 and {splits.folds}")
         if self.baseline is not None and self.baseline not in [row.key for row in self.rows]:
-            raise FCLSegError(f"the baseline '{self.baseline}' is not a row of this table: add it to --methods")
+            keys = ", ".join(row.key for row in self.rows)
+            raise FCLSegError(f"the baseline '{self.baseline}' is not a row of this table: choose one of {keys}")
         if not self.table.trains:
             return
         together = self.table.protocol in ("centralised", "transfer")
@@ -58,14 +59,14 @@ def plan(request: Request) -> list[Planned]:
         for fold in range(request.folds)
         for site in sites
         for labels in request.labels
-        for reading in request.readings
+        for mode in request.modes
         for row in request.rows
-        for cell in _cells(request, row, labels, site, fold, seed, reading)
+        for cell in _cells(request, row, labels, site, fold, seed, mode)
     ]
 
 
 def _cells(
-    request: Request, row: TableRow, labels: int, site: str | None, fold: int, seed: int, reading: str
+    request: Request, row: TableRow, labels: int, site: str | None, fold: int, seed: int, mode: str
 ) -> list[Finetuning]:
     """One cell for each pre-training seed; random initialisation has none."""
     cell = Finetuning(
@@ -75,7 +76,7 @@ def _cells(
         site=site,
         fold=fold,
         seed=seed,
-        reading=reading,
+        mode=mode,
         preset=row.preset,
         data=request.target,
         pretraining=None,
@@ -83,6 +84,6 @@ def _cells(
     if row.job == RANDOM:
         return [cell]
     return [
-        replace(cell, pretraining=Pretraining(row.job, number, row.preset, request.data))
+        replace(cell, pretraining=Pretraining(row.job, number, row.preset, request.data, row.options))
         for number in range(request.pretrain_seeds)
     ]

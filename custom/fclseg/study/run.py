@@ -12,7 +12,8 @@ from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import RANDOM, Dataset
 from fclseg.study.datasets import phantom_dataset, prepare_dataset
-from fclseg.study.export import comparison_table, dice_table, markdown, write_exports
+from fclseg.study.export import MODES, comparison_table, dice_table, markdown, write_exports
+from fclseg.study.job_options import FilterSpec, JobOptions
 from fclseg.study.plan import Planned, Request, plan
 from fclseg.study.report.page import write_report
 from fclseg.study.results import empty_document, study_document
@@ -30,11 +31,14 @@ class Options:
     preset: str = "small"
     changes: dict[str, Any] = field(default_factory=dict)
     methods: str | None = None
+    job_settings: dict[str, Any] = field(default_factory=dict)  # of the pre-trainings
+    filters: tuple[FilterSpec, ...] = ()  # on what the sites send in pre-training
+    also_plain: bool = False  # each method without them, too
     labels: tuple[int, ...] = (1, 2, 4, 8)
     folds: int | None = None  # None: all that the split has
     seeds: int = 1
     pretrain_seeds: int = 1
-    readings: tuple[str, ...] = ("full",)
+    modes: tuple[str, ...] = ("full",)
     baseline: str | None = None
     data: Path | None = None
     sites: int = 4
@@ -49,7 +53,8 @@ def run_study(options: Options) -> int:
     """Run what is missing, write tables and report, print where they are; 1 when a cell failed."""
     table = TABLES[options.table]
     preset = get_preset(options.preset, **options.changes)
-    rows = table_rows(table, choose_methods(table, options.methods), preset)
+    added = JobOptions.make(options.job_settings, options.filters)
+    rows = table_rows(table, choose_methods(table, options.methods), preset, added, options.also_plain)
     out = options.out.absolute()
     failures: Sequence[Failure] = ()
     if table.protocol is None:
@@ -59,7 +64,7 @@ def run_study(options: Options) -> int:
         document, failures = fill_table(options, table, rows, out)
     folder = out / table.name
     write_exports(document, folder)
-    page = write_report(folder)
+    page = write_report(folder, command=options.command)
     show(document, failures)
     print(f"report: {page}")
     print(f"tables: {folder}/table.md, table.csv, runs.csv, study.json")
@@ -69,7 +74,7 @@ def run_study(options: Options) -> int:
 def fill_table(
     options: Options, table: Table, rows: Sequence[TableRow], out: Path
 ) -> tuple[dict[str, Any], Sequence[Failure]]:
-    """Fine-tune what the table needs and has not got, and collect everything it shows."""
+    """Run the cells that are missing, and collect everything the table shows."""
     request = make_request(options, table, rows, out)
     cache, planned = Cache(out), plan(request)
     failures = run_missing(planned, cache, options.workers) if table.trains else []
@@ -105,7 +110,7 @@ def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: 
         folds=options.folds or Splits.load(target.splits).folds,
         seeds=options.seeds,
         pretrain_seeds=options.pretrain_seeds,
-        readings=options.readings,
+        modes=options.modes,
         data=data,
         target=target,
         baseline=baseline,
@@ -113,7 +118,7 @@ def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: 
 
 
 def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Dataset]:
-    """Where is pre-trained and where fine-tuned: the same images, except in the transfer table."""
+    """The images of pre-training and of fine-tuning: the same, except in the transfer table."""
     if options.data is None and options.splits is not None:
         raise FCLSegError("--splits belongs to a data folder: give --data as well")
     if options.data is not None:
@@ -133,9 +138,9 @@ def show(document: dict[str, Any], failures: Sequence[Failure]) -> None:
     """The figures on the terminal; what failed goes to the error stream."""
     if not document["entries"]:
         print(markdown(document))
-    for reading in document["readings"]:
-        if any(entry["reading"] == reading for entry in document["entries"]):
-            print(f"\nDice, {reading}\n\n{dice_table(document, reading)}\n\n{comparison_table(document, reading)}\n")
+    for mode in document["modes"]:
+        if any(entry["mode"] == mode for entry in document["entries"]):
+            print(f"\nDice, {MODES[mode]}\n\n{dice_table(document, mode)}\n\n{comparison_table(document, mode)}\n")
     for failure in failures[:10]:
         print(f"failed: {failure.cell.describe()}: {failure.reason}", file=sys.stderr)
     if failures:

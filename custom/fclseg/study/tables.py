@@ -1,7 +1,7 @@
 """The paper's tables as data: which rows, how they are fine-tuned, and over what the standard deviation is taken."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -10,6 +10,7 @@ from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import ROWS
 from fclseg.presets import Preset
 from fclseg.study.cells import FEDERATED_JOB, RANDOM
+from fclseg.study.job_options import PLAIN, JobOptions
 
 PROPOSED = ("fcl", "fclopt", "fclopt_ptnu", "fclopt_dp")
 BASELINES = ("local_cl", "fedrotation", "fedsimclr", "fedswav", "fedca", "fedmoco", "fedbyol", "fedu", "fedgl")
@@ -31,6 +32,10 @@ class Table:
     symbol: str = "N"  # the paper's letter for the number of labelled patients
     rates: tuple[float, ...] = ()  # fine-tuning learning rates, where they are the rows
     trains: bool = True  # False: shows fine-tunings that other tables already paid for, runs none
+
+    @property
+    def pretrains(self) -> bool:
+        return self.protocol is not None and self.trains
 
 
 TABLES = {
@@ -122,6 +127,7 @@ class TableRow:
     title: str
     job: str  # of the pre-training; ``random`` for none
     preset: Preset
+    options: JobOptions = PLAIN
 
 
 def title_of(method: str) -> str:
@@ -140,17 +146,31 @@ def choose_methods(table: Table, wanted: str | None) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(names), key=(*table.methods, *known).index))
 
 
-def table_rows(table: Table, methods: tuple[str, ...], preset: Preset) -> list[TableRow]:
-    """The lines of a table: one for each method, or one for each learning rate."""
-    if table.rates:
-        return [
-            TableRow(
-                f"{method}@{rate:g}", f"{title_of(method)}, {rate:g}", method, preset.changed({"finetuning.lr": rate})
-            )
-            for method in methods
-            for rate in table.rates
-        ]
-    return [TableRow(method, title_of(method), method, preset) for method in methods]
+def table_rows(
+    table: Table, methods: tuple[str, ...], preset: Preset, options: JobOptions = PLAIN, plain: bool = True
+) -> list[TableRow]:
+    """The lines of a table: one for each method, or one for each learning rate. With ``options`` each pre-trained
+    method has a line with them, and where ``plain`` is true one without them before it."""
+    if options and not table.pretrains:
+        raise FCLSegError(f"the table {table.name} pre-trains nothing: leave out --job-set and --filter")
+    rows = []
+    for method in methods:
+        for row in _method_rows(table, method, preset):
+            if not options or plain or method == RANDOM:
+                rows.append(row)
+            if options and method != RANDOM:
+                rows.append(replace(row, key=f"{row.key}@{options}", title=f"{row.title}, {options}", options=options))
+    return rows
+
+
+def _method_rows(table: Table, method: str, preset: Preset) -> list[TableRow]:
+    title = title_of(method)
+    if not table.rates:
+        return [TableRow(method, title, method, preset)]
+    return [
+        TableRow(f"{method}@{rate:g}", f"{title}, {rate:g}", method, preset.changed({"finetuning.lr": rate}))
+        for rate in table.rates
+    ]
 
 
 @cache

@@ -6,17 +6,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fclseg.study.export import READINGS, find_entry
+from fclseg.study.export import MODES, find_entry
 from fclseg.study.report.charts import Effect, Series, forest, line_chart, stacked_bars
 
 Study = dict[str, Any]
 
 
-def efficiency(study: Study, reading: str) -> list[Markup]:
+def efficiency(study: Study, mode: str) -> list[Markup]:
     """Dice over the number of labelled patients, with the standard deviation as error bars; the paper's beside it."""
     ours, paper = [], []
     for colour, row in enumerate(study["rows"]):
-        entries = [find_entry(study, row["key"], n, reading) for n in study["labels"]]
+        entries = [find_entry(study, row["key"], n, mode) for n in study["labels"]]
         found = [entry for entry in entries if entry]
         x = [entry["labels"] for entry in found]
         means, spreads = ([entry["summary"][name] for entry in found] for name in ("mean", "sd"))
@@ -25,14 +25,14 @@ def efficiency(study: Study, reading: str) -> list[Markup]:
         points = ([entry["labels"] for entry in known], *([entry["paper"][i] for entry in known] for i in (0, 1)))
         paper.append(Series(row["title"], *points, dashed=True, colour=colour))
     x_label = f"labelled patients ({study['symbol']})"
-    name = READINGS[reading]
+    name = MODES[mode]
     return [
         line_chart(f"Dice, {name}, this study", ours, x_label, "Dice", categories=True),
-        line_chart("Dice printed in the paper", paper, x_label, "Dice", categories=True) if reading == "full" else "",
+        line_chart("Dice printed in the paper", paper, x_label, "Dice", categories=True) if mode == "full" else "",
     ]
 
 
-def differences(study: Study, reading: str) -> list[Markup]:
+def differences(study: Study, mode: str) -> list[Markup]:
     """A forest plot of paired differences to the baseline for each number of labels."""
     titles = {row["key"]: row["title"] for row in study["rows"]}
     colours = {row["key"]: i for i, row in enumerate(study["rows"])}
@@ -47,25 +47,25 @@ def differences(study: Study, reading: str) -> list[Markup]:
                 colours[e["row"]],
             )
             for e in study["entries"]
-            if (e["labels"], e["reading"]) == (labels, reading) and e["comparison"]
+            if (e["labels"], e["mode"]) == (labels, mode) and e["comparison"]
         ]
         title = f"Difference to {titles.get(study['baseline'], '')}, {study['symbol']}={labels}"
         charts.append(forest(title, effects, "Dice, mean paired difference with 95 % interval"))
     return charts
 
 
-def losses(study: Study, reading: str) -> list[Markup]:
+def losses(study: Study, mode: str) -> list[Markup]:
     """Training loss of fine-tuning by epoch (federated: by round): have all rows converged alike?"""
     step = "round" if study["table"] == "federated" else "epoch"
     colours = {row["key"]: (i, row["title"]) for i, row in enumerate(study["rows"])}
     charts = []
     for labels in study["labels"]:
-        mine = [one for one in study["curves"] if (one["labels"], one["reading"]) == (labels, reading)]
+        mine = [one for one in study["curves"] if (one["labels"], one["mode"]) == (labels, mode)]
         series = [
             Series(colours[one["row"]][1], range(1, len(one["loss"]) + 1), one["loss"], colour=colours[one["row"]][0])
             for one in mine
         ]
-        title = f"Training loss, {READINGS[reading]}, {study['symbol']}={labels}"
+        title = f"Training loss, {MODES[mode]}, {study['symbol']}={labels}"
         charts.append(line_chart(title, series, step, "loss", zero=True))
     return charts
 

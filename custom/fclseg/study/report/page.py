@@ -1,27 +1,32 @@
 """Puts a page together: one for a study, for all studies of a folder, or for a pre-training run."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from fclseg import __version__
 from fclseg.errors import FCLSegError
 from fclseg.files import whole_lines, write_text
-from fclseg.study.export import READINGS, find_entry, p_text, plus_minus
+from fclseg.study.export import MODES, figure, find_entry, metric_columns, p_text
 from fclseg.study.progress import duration
 from fclseg.study.report import curves
 from fclseg.study.report.pictures import comparison, legend
+from fclseg.study.stored import present_document
 
 SIGNIFICANT = 0.05
 
 
-def write_report(source: Path, out: Path | None = None) -> Path:
-    """The page of a run folder, a study folder or a folder of studies; by default ``report.html`` inside it."""
+def write_report(source: Path, out: Path | None = None, *, command: str = "") -> Path:
+    """The page of a run folder, a study folder or a folder of studies; by default ``report.html`` inside it.
+
+    ``command`` is the one that writes the page; the page shows it."""
     source = Path(source)
     studies, runs = read_source(source)
     out = Path(out) if out else source / "report.html"
-    write_text(out, render(studies, runs))
+    write_text(out, render(studies, runs, command))
     return out
 
 
@@ -37,7 +42,9 @@ def read_source(source: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]
             f"{source} holds neither a study (study.json) nor a run (rounds.jsonl): give the folder that "
             f"'fclseg study' or 'fclseg pretrain' named when it finished"
         )
-    documents = [(json.loads((folder / "study.json").read_text()), folder.parent) for folder in folders]
+    documents = [
+        (present_document(json.loads((folder / "study.json").read_text())), folder.parent) for folder in folders
+    ]
     runs = {run["name"]: run for document, _ in documents for run in document["pretraining"]}
     return [prepare(document, root) for document, root in documents], [prepare_run(run) for run in runs.values()]
 
@@ -49,7 +56,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     settings = config.get("settings", {})
     seconds = sum(one.get("seconds", 0.0) for one in rounds)
     run = {"name": folder.name, "job": settings.get("job", folder.name), "seed": settings.get("seed", 0)}
-    return prepare_run(run | {"seconds": seconds, "rounds": rounds})
+    return prepare_run(run | {"options": "", "seconds": seconds, "rounds": rounds})
 
 
 def prepare_run(run: dict[str, Any]) -> dict[str, Any]:
@@ -58,36 +65,31 @@ def prepare_run(run: dict[str, Any]) -> dict[str, Any]:
 
 def prepare(study: dict[str, Any], root: Path) -> dict[str, Any]:
     """A study with everything the template shows."""
-    readings = [
+    modes = [
         {
-            "name": reading,
-            "title": READINGS[reading],
-            "charts": [chart for chart in curves.efficiency(study, reading) if chart],
-            "forests": [chart for chart in curves.differences(study, reading) if chart],
-            "losses": [chart for chart in curves.losses(study, reading) if chart],
-            "headline": headline(study, reading),
-            "best": {n: best_row(study, n, reading) for n in study["labels"]},
+            "name": mode,
+            "title": MODES[mode],
+            "charts": [chart for chart in curves.efficiency(study, mode) if chart],
+            "forests": [chart for chart in curves.differences(study, mode) if chart],
+            "losses": [chart for chart in curves.losses(study, mode) if chart],
+            "headline": headline(study, mode),
+            "paper": any(entry["paper"] for entry in study["entries"] if entry["mode"] == mode),
         }
-        for reading in study["readings"]
-        if any(entry["reading"] == reading for entry in study["entries"])
+        for mode in study["modes"]
+        if any(entry["mode"] == mode for entry in study["entries"])
     ]
-    structures = list(dict.fromkeys(name for entry in study["entries"] for name in entry["structures"]))
-    return study | {
-        "shown": readings,
-        "structures": structures,
-        "legend": legend(study),
-        "strips": comparison(study, root),
-    }
+    return study | {"shown": modes, "legend": legend(study), "strips": comparison(study, root)}
 
 
-def best_row(study: dict[str, Any], labels: int, reading: str) -> str | None:
-    entries = [find_entry(study, row["key"], labels, reading) for row in study["rows"]]
-    return max((entry for entry in entries if entry), key=lambda e: e["summary"]["mean"], default={"row": None})["row"]
+def established(entry: dict[str, Any]) -> bool:
+    """Whether a row's Dice is higher than the baseline's beyond chance, after Holm's correction."""
+    found = entry["comparison"]
+    return bool(found and found["difference"] > 0 and found["p_holm"] is not None and found["p_holm"] < SIGNIFICANT)
 
 
-def headline(study: dict[str, Any], reading: str) -> str:
+def headline(study: dict[str, Any], mode: str) -> str:
     """What the comparisons say, in one honest sentence."""
-    tests = [entry["comparison"] for entry in study["entries"] if entry["reading"] == reading and entry["comparison"]]
+    tests = [entry["comparison"] for entry in study["entries"] if entry["mode"] == mode and entry["comparison"]]
     tests = [test for test in tests if test["p_holm"] is not None]
     if not tests:
         return ""
@@ -106,7 +108,7 @@ def headline(study: dict[str, Any], reading: str) -> str:
     return none
 
 
-def render(studies: list[dict[str, Any]], runs: list[dict[str, Any]]) -> str:
+def render(studies: list[dict[str, Any]], runs: list[dict[str, Any]], command: str = "") -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("fclseg.study.report", "."),
         autoescape=True,
@@ -115,7 +117,8 @@ def render(studies: list[dict[str, Any]], runs: list[dict[str, Any]]) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"duration": duration, "p_text": p_text}
-    environment.globals |= {"plus_minus": plus_minus, "find_entry": find_entry}
-    environment.globals |= {"READINGS": READINGS, "SIGNIFICANT": SIGNIFICANT}
+    environment.globals |= {"find_entry": find_entry, "established": established, "figure": figure}
+    environment.globals |= {"metric_columns": metric_columns, "MODES": MODES, "SIGNIFICANT": SIGNIFICANT}
+    written = {"date": time.strftime("%Y-%m-%d %H:%M %Z"), "version": __version__, "command": command}
     title = " · ".join(study["title"] for study in studies) or f"Pre-training run {runs[0]['name']}"
-    return environment.get_template("page.html").render(title=title, studies=studies, runs=runs)
+    return environment.get_template("page.html").render(title=title, studies=studies, runs=runs, written=written)

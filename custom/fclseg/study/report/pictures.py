@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 
 from fclseg.data.preprocess import UNLABELLED
+from fclseg.study.export import find_entry
 
 SHARE = 0.55
 ENLARGE = 6
@@ -16,18 +17,34 @@ MARGIN = 8
 
 
 def comparison(study: dict[str, Any], root: Path) -> list[dict[str, Any]]:
-    """One strip of pictures for each label count and reading: image, ground truth, then the rows of the table."""
-    titles = {row["key"]: row["title"] for row in study["rows"]}
+    """Strips of pictures: image, ground truth, then the rows of the table, best first.
+
+    The strips with the most labelled patients come first, full fine-tuning before frozen-encoder evaluation.
+    """
     palette = np.array([to_rgb(structure["colour"]) for structure in legend(study)])
     strips = []
-    for reading in study["readings"]:
-        for labels in study["labels"]:
-            mine = [one for one in study["pictures"] if (one["labels"], one["reading"]) == (labels, reading)]
-            files = [(titles[one["row"]], root / one["file"]) for one in mine]
-            files = [(title, path) for title, path in files if path.exists()]
-            if files:
-                strips.append({"labels": labels, "reading": reading} | strip(files, palette))
+    for labels in sorted(study["labels"], reverse=True):
+        for mode in study["modes"]:
+            found = predictions(study, root, labels, mode)
+            for caption in dict.fromkeys(one["caption"] for one in found):  # older results show another slice
+                same = [one for one in found if one["caption"] == caption]
+                place = {"labels": labels, "mode": mode, "caption": caption}
+                strips.append(place | {"pictures": strip(same, palette)})
     return strips
+
+
+def predictions(study: dict[str, Any], root: Path, labels: int, mode: str) -> list[dict[str, Any]]:
+    """The stored predictions of one strip, with the title and the mean Dice of their rows, best first."""
+    titles = {row["key"]: row["title"] for row in study["rows"]}
+    found = []
+    for one in study["pictures"]:
+        entry = find_entry(study, one["row"], labels, mode)
+        if (one["labels"], one["mode"]) == (labels, mode) and entry and (root / one["file"]).exists():
+            with np.load(root / one["file"]) as file:
+                arrays = dict(file)
+            row = {"title": titles[one["row"]], "dice": entry["summary"]["mean"]}
+            found.append(arrays | row | {"caption": str(arrays["caption"])})
+    return sorted(found, key=lambda one: -one["dice"])
 
 
 def legend(study: dict[str, Any]) -> list[dict[str, Any]]:
@@ -36,22 +53,18 @@ def legend(study: dict[str, Any]) -> list[dict[str, Any]]:
     return data["structures"] if data else []
 
 
-def strip(files: list[tuple[str, Path]], palette: np.ndarray) -> dict[str, Any]:
-    """The pictures of one strip, all cut to the same window around the ground truth."""
-    arrays = []
-    for title, path in files:
-        with np.load(path) as file:
-            arrays.append((title, dict(file)))
-    first = arrays[0][1]
-    image, truth = first["image"].astype(float), first["truth"]
+def strip(found: list[dict[str, Any]], palette: np.ndarray) -> list[dict[str, Any]]:
+    """The pictures of one slice, all cut to the same window around the ground truth."""
+    image, truth = found[0]["image"].astype(float), found[0]["truth"]
     window = around(truth)
     pictures = [
-        {"title": "Image", "source": png(paint(image[window]))},
-        {"title": "Ground truth", "source": png(paint(image[window], truth[window], palette))},
+        {"title": "Image", "dice": None, "source": png(paint(image[window]))},
+        {"title": "Ground truth", "dice": None, "source": png(paint(image[window], truth[window], palette))},
     ]
-    for title, one in arrays:
-        pictures.append({"title": title, "source": png(paint(image[window], one["prediction"][window], palette))})
-    return {"caption": str(first["caption"]), "pictures": pictures}
+    for one in found:
+        source = png(paint(image[window], one["prediction"][window], palette))
+        pictures.append({"title": one["title"], "dice": one["dice"], "source": source})
+    return pictures
 
 
 def around(truth: np.ndarray) -> tuple[slice, slice]:

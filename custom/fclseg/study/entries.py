@@ -1,0 +1,117 @@
+"""From finished cells to the entries of a table: figures, comparisons with the baseline, and every metric."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from statistics import fmean
+from typing import Any
+
+from fclseg.data.sites import Splits
+from fclseg.study.cells import FULL, Finetuning
+from fclseg.study.plan import Planned, Request
+from fclseg.study.statistics import Comparison, Run, compare, holm, summarise
+from fclseg.study.tables import TableRow, paper_dice
+
+Entry = dict[str, Any]
+Finished = list[tuple[Planned, dict[str, Any]]]
+
+
+def entries(request: Request, finished: Finished) -> list[Entry]:
+    """One entry for each row, number of labels and mode; comparisons are corrected within each mode."""
+    found = []
+    for mode in request.modes:
+        family = [
+            entry
+            for labels in request.labels
+            for row in request.rows
+            if (entry := _entry(request, finished, row, labels, mode)) is not None
+        ]
+        values = {(entry["row"], entry["labels"]): _values(entry) for entry in family}
+        tests = [_against_baseline(request, entry, values) for entry in family]
+        corrected = holm([test and test.p for test in tests])
+        for entry, test, p in zip(family, tests, corrected, strict=True):
+            entry["comparison"] = asdict(replace(test, p_holm=p)) if test else None
+        found += family
+    return found
+
+
+def _entry(request: Request, finished: Finished, row: TableRow, labels: int, mode: str) -> Entry | None:
+    mine = [
+        (one.cell, result)
+        for one, result in finished
+        if one.row.key == row.key and one.cell.labels == labels and one.cell.mode == mode
+    ]
+    if not mine:
+        return None
+    scores = [
+        (Run(site, cell.fold, cell.seed), cell.pretraining and cell.pretraining.seed, value)
+        for cell, result in mine
+        for site, value in dice_by_site(cell, result).items()
+    ]
+    by_run = defaultdict(list)  # the same run from several pre-training seeds counts once: with its mean
+    for run, _, value in scores:
+        by_run[run].append(value)
+    dice = {run: fmean(values) for run, values in sorted(by_run.items())}
+    results = [result for _, result in mine]
+    return {
+        "row": row.key,
+        "labels": labels,
+        "mode": mode,
+        "summary": asdict(summarise(dice, request.table.spread)) | {"fine_tunings": len(mine)},
+        "metrics": mean_metrics([result["metrics"] for result in results]),
+        "paper": paper_dice(request.table.name, row.key, labels) if mode == FULL else None,  # it froze no encoder
+        "runs": [run._asdict() | {"dice": value} for run, value in dice.items()],
+        "scores": [run._asdict() | {"pretrain_seed": number, "dice": value} for run, number, value in scores],
+    }
+
+
+def dice_by_site(cell: Finetuning, result: dict[str, Any]) -> dict[str, float]:
+    """A fine-tuning's Dice at the site it belongs to. One that belongs to no site (federated, centralised, transfer) is
+    scored at each site that holds out patients: on theirs alone."""
+    if cell.site is not None:
+        return {cell.site: result["dice"]}
+    dice = next(metric for metric in result["metrics"] if metric["name"] == "dice")
+    names = [f"dice_{structure}" for structure in dice["structures"]]
+    volumes = defaultdict(list)
+    for volume in result["volumes"]:
+        volumes[volume["patient"]].append(fmean(volume[name] for name in names))
+    found = {}
+    for site, patients in Splits.load(cell.data.splits).sites.items():
+        if values := [fmean(volumes[patient]) for patient in patients if patient in volumes]:
+            found[site] = fmean(values)
+    return found
+
+
+def _values(entry: Entry) -> dict[Run, float]:
+    return {Run(run["site"], run["fold"], run["seed"]): run["dice"] for run in entry["runs"]}
+
+
+def _against_baseline(
+    request: Request, entry: Entry, values: dict[tuple[str, int], dict[Run, float]]
+) -> Comparison | None:
+    baseline = values.get((request.baseline, entry["labels"]))
+    if entry["row"] == request.baseline or baseline is None:
+        return None
+    return compare(_values(entry), baseline)
+
+
+def mean_metrics(results: Sequence[list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
+    """Each metric's mean per structure. Older results may lack one, and a mean over the others would be no fair one."""
+    tables: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for metrics in results:
+        for metric in metrics:
+            tables[metric["name"]].append(metric["structures"])
+    return {name: _mean_by_name(found) for name, found in tables.items() if len(found) == len(results)}
+
+
+def metric_descriptions(finished: Finished) -> list[dict[str, Any]]:
+    """All metrics that the cells have, each once, as they describe themselves."""
+    found = {}
+    for _, result in finished:
+        for metric in result["metrics"]:
+            found[metric["name"]] = {name: value for name, value in metric.items() if name != "structures"}
+    return list(found.values())
+
+
+def _mean_by_name(tables: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: fmean(table[name] for table in tables) for name in tables[0]}

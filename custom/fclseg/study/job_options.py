@@ -1,0 +1,130 @@
+"""What a study adds to the jobs of its pre-trainings: settings of the run, and filters on what the sites send.
+
+They are part of a pre-training's identity where they are given, so that the cost of noise or of compression can be
+measured beside the results that are already there. Nothing here imports NVFlare unless there is a filter.
+"""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from inspect import Parameter, signature
+from typing import Any
+
+from fclseg.errors import FCLSegError
+from fclseg.flare.settings import RunSettings
+
+FILTERS = "fclseg.flare.filters"
+"""The package that filters are taken from: people copy command lines, and a copied one must not name foreign code."""
+
+OWN_SETTINGS = (
+    "job", "preset", "changes", "rounds", "seed", "run", "min_sites", "fold", "labels", "anatomy", "encoder",
+)  # fmt: skip
+"""Settings of a run that the study decides itself."""
+
+WAITING_TIMES = ("pickup_timeout", "distance_timeout", "pretrain_timeout")
+"""They do not change what a run computes."""
+
+FILLED_IN = {"workspace": "{WORKSPACE}", "job_id": "{JOB_ID}", "site": "{SITE_NAME}"}
+"""Arguments whose value NVFlare knows at the site."""
+
+
+@dataclass(frozen=True)
+class FilterSpec:
+    """A filter of this package and the arguments it was given."""
+
+    path: str
+    arguments: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={value}" for name, value in self.arguments)
+        return f"{self.path.rpartition('.')[2]}({given})"
+
+    def check(self) -> None:
+        """Refuse a class that is no filter of this package, or arguments that it does not take."""
+        filter_class = _filter_class(self.path)
+        known = signature(filter_class).parameters
+        given = dict(self.arguments)
+        if unknown := [name for name in given if name not in known or name in FILLED_IN]:
+            raise FCLSegError(f"the filter {self.path} has no argument '{unknown[0]}': it has {_own(known)}")
+        needed = [name for name, one in known.items() if one.default is Parameter.empty and name not in FILLED_IN]
+        if missing := [name for name in needed if name not in given]:
+            raise FCLSegError(
+                f"the filter {self.path} needs '{missing[0]}': give --filter {self.path}:{missing[0]}=..."
+            )
+        filter_class(**self.values())  # it knows best which values it can use
+
+    def values(self) -> dict[str, Any]:
+        """All arguments, as the job has them."""
+        known = signature(_filter_class(self.path)).parameters
+        return {name: value for name, value in FILLED_IN.items() if name in known} | dict(self.arguments)
+
+    def config(self) -> dict[str, Any]:
+        """Its entry in the sites' configuration."""
+        return {"path": self.path, "args": self.values()}
+
+
+def _own(known: Mapping[str, Parameter]) -> str:
+    return ", ".join(name for name in known if name not in FILLED_IN) or "none"
+
+
+def _filter_class(path: str) -> type:
+    """The class, if it is a filter of this package."""
+    refused = FCLSegError(
+        f"there is no filter '{path}': name a class of {FILTERS}, such as {FILTERS}.privacy.ClipAndNoise"
+    )
+    module, _, name = path.rpartition(".")
+    if not module.startswith(f"{FILTERS}."):
+        raise refused
+    from fclseg.flare.filters.base import MessageFilter  # imports nvflare, which a study without filters can do without
+
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError:
+        raise refused from None
+    if not (isinstance(found, type) and issubclass(found, MessageFilter) and found.__module__ == module):
+        raise refused
+    return found
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """Settings and filters of a study's pre-trainings; without any, a pre-training is the one of its preset."""
+
+    settings: tuple[tuple[str, Any], ...] = ()
+    filters: tuple[FilterSpec, ...] = ()
+
+    @classmethod
+    def make(cls, settings: Mapping[str, Any], filters: Sequence[FilterSpec]) -> "JobOptions":
+        """Checked, so that a mistake is told before anything is trained."""
+        known = [one.name for one in fields(RunSettings) if one.name not in OWN_SETTINGS]
+        if unknown := [name for name in settings if name not in known]:
+            raise FCLSegError(f"a study cannot set '{unknown[0]}' of its jobs: --job-set takes {', '.join(known)}")
+        RunSettings.read({"job": "fclopt", **settings}, environment={})
+        for one in filters:
+            one.check()
+        return cls(tuple(sorted(settings.items())), tuple(filters))
+
+    def __bool__(self) -> bool:
+        return bool(self.settings or self.filters)
+
+    def identity(self) -> dict[str, Any]:
+        """What they add to the identity of a pre-training: nothing where nothing was given."""
+        found = {
+            "job_settings": {name: value for name, value in self.settings if name not in WAITING_TIMES},
+            "filters": [[one.path, dict(one.arguments)] for one in self.filters],
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def __str__(self) -> str:
+        """For titles: ``fraction=0.5, ClipAndNoise(clip=1, sigma=0.1)``."""
+        settings = [f"{name}={value}" for name, value in self.settings if name not in WAITING_TIMES]
+        return ", ".join([*settings, *map(str, self.filters)])
+
+    def document(self) -> dict[str, Any]:
+        """As plain values, for the reader of a report."""
+        filters = [{"path": one.path, "arguments": dict(one.arguments)} for one in self.filters]
+        return {"settings": dict(self.settings), "filters": filters} if self else {}
+
+
+PLAIN = JobOptions()
+"""The jobs as they are."""

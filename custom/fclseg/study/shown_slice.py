@@ -1,0 +1,31 @@
+"""Which slice the visual comparison shows: chosen by the ground truth alone, so it is the same for every row."""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from fclseg.anatomy.base import Anatomy
+from fclseg.data.slices import SliceStore, StoredVolume
+
+
+def shown_slice(store: SliceStore, patients: Collection[str], anatomy: Anatomy) -> tuple[StoredVolume, int]:
+    """A volume and the number of a stored slice: the first held-out volume that has all structures in one slice, there
+    the slice in which the least visible structure is largest (in the heart: mid-ventricular)."""
+    volumes = [one for one in store.volumes if one.labelled and one.patient in patients]
+    areas = {volume: structure_areas(store.labels[volume.start : volume.stop], anatomy) for volume in volumes}
+    for volume in sorted(volumes, key=lambda one: one.patient):
+        if (areas[volume] > 0).all(axis=1).any():
+            return volume, volume.start + clearest(areas[volume])
+    largest = max(volumes, key=lambda volume: areas[volume].sum(axis=1).max())
+    return largest, largest.start + int(areas[largest].sum(axis=1).argmax())
+
+
+def structure_areas(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
+    """Pixels [slices, structures] of label maps [slices, H, W]."""
+    found = [(np.asarray(labels) == structure.value).sum(axis=(1, 2)) for structure in anatomy.structures]
+    return np.stack(found, axis=1)
+
+
+def clearest(areas: np.ndarray) -> int:
+    """The slice in which the smallest share of a structure's largest area is largest."""
+    return int((areas / np.maximum(areas.max(axis=0), 1)).min(axis=1).argmax())
