@@ -90,7 +90,7 @@ class FCL(MoCo):
 
     def aggregated_bank(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Q of Eq. (shared_negatives): the own bank and, with feature exchange, those of the other sites."""
-        banks = [self.bank.entries(), self.remote.entries()] if self.fe else [self.bank.entries()]
+        banks = [self.own_entries(), self.remote.entries()] if self.fe else [self.own_entries()]
         features, partitions = zip(*banks, strict=True)
         return torch.cat(features), torch.cat(partitions)
 

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 from fclseg.data.sampler import Batch, SliceSampler
+from fclseg.errors import FCLSegError
 from fclseg.methods.bank import MemoryBank
 from fclseg.methods.base import Method, frozen_copy, move_average
 from fclseg.methods.infonce import contrastive_loss
@@ -51,9 +52,15 @@ class MoCo(Method):
         queries, keys = self.queries(batch.images, generator), self.keys(compared, generator)
         self._fresh = keys, batch.partitions
         positives = (queries * keys).sum(dim=1, keepdim=True)
-        negatives = queries @ self.bank.entries()[0].T
+        negatives = queries @ self.own_entries()[0].T
         temperature = self.preset.pretraining.temperature
         return contrastive_loss(positives / temperature, negatives / temperature).mean()
+
+    def own_entries(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The bank's features and partitions. Without any, every loss would be zero and nothing would be learnt."""
+        if not len(self.bank):
+            raise FCLSegError("the memory bank is empty, so there are no negatives: call begin_round before loss")
+        return self.bank.entries()
 
     def after_step(self) -> None:
         move_average(self.target, self.online, self.preset.pretraining.ema_momentum)
