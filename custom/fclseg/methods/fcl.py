@@ -9,6 +9,8 @@ from fclseg.methods.bank import RemoteBanks
 from fclseg.methods.base import State
 from fclseg.methods.infonce import contrastive_loss, draw_without_replacement
 from fclseg.methods.moco import MoCo
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
 
@@ -59,8 +61,10 @@ class FCL(MoCo):
         gsm: bool = True,
         mask_same_partition: bool = False,
         refill_each_round: bool = True,
+        *,
+        encoder: EncoderFactory = Encoder,
     ):
-        super().__init__(preset, refill_each_round)
+        super().__init__(preset, refill_each_round, encoder=encoder)
         self.wants_partners = True  # the paper's local positives are structural, whatever the preset says
         self.fe, self.ns, self.gsm = fe, ns, gsm
         self.mask_same_partition = mask_same_partition

@@ -12,6 +12,8 @@ from fclseg.methods.bank import MemoryBank
 from fclseg.methods.base import Method, frozen_copy, move_average
 from fclseg.methods.infonce import contrastive_loss
 from fclseg.methods.positives import positive_images
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
 
@@ -26,8 +28,8 @@ class MoCo(Method):
     has_target = True
     learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
 
-    def __init__(self, preset: Preset, refill_each_round: bool = True):
-        super().__init__(preset)
+    def __init__(self, preset: Preset, refill_each_round: bool = True, *, encoder: EncoderFactory = Encoder):
+        super().__init__(preset, encoder=encoder)
         self.target = frozen_copy(self.online)
         self.bank = MemoryBank(preset.pretraining.bank_size, preset.networks.feature_size)
         self.wants_partners = preset.pretraining.structural_positives > 0
