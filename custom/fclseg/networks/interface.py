@@ -26,18 +26,19 @@ EncoderFactory = Callable[[Sequence[int]], nn.Module]
 """Widths (the preset's ``networks.channels``) -> a new encoder that keeps to ``EncoderInterface``."""
 
 
+def widths(encoder: nn.Module) -> tuple[int, ...]:
+    """The widths that an encoder declares."""
+    if not isinstance(encoder, EncoderInterface):
+        raise FCLSegError(f"{type(encoder).__name__} is no encoder: give it 'channels' and 'forward'")
+    return tuple(encoder.channels)
+
+
 def build_encoder(factory: EncoderFactory, channels: Sequence[int]) -> nn.Module:
     """A new encoder of these widths; one that does not keep to the interface is refused here and not in a run."""
     encoder = factory(channels)
-    if not isinstance(encoder, nn.Module) or not isinstance(encoder, EncoderInterface):
-        raise FCLSegError(f"{_name(factory)} makes no encoder: return a torch module with 'channels' and 'forward'")
-    if tuple(encoder.channels) != tuple(channels):
+    if widths(encoder) != tuple(channels):
         raise FCLSegError(
-            f"{_name(factory)} makes an encoder with the widths {tuple(encoder.channels)} where the preset has "
-            f"{tuple(channels)}: set networks.channels to the encoder's widths"
+            f"{type(encoder).__name__} has the widths {widths(encoder)} where the preset has {tuple(channels)}: "
+            "set networks.channels to the encoder's widths"
         )
     return encoder
-
-
-def _name(factory: EncoderFactory) -> str:
-    return getattr(factory, "__name__", str(factory))

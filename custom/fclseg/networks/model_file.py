@@ -11,7 +11,7 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.registry import get_anatomy, reference
 from fclseg.errors import FCLSegError
 from fclseg.networks.freezable import FreezableUNet
-from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.interface import EncoderFactory, widths
 from fclseg.networks.loading import compare, format_channels, read_tensors, write_tensors
 from fclseg.networks.unet import Encoder
 
@@ -36,7 +36,7 @@ def write_model(path: Path | str, model: TrainedModel) -> None:
         "fclseg": KIND,
         "trained": True,
         "preset": model.preset,
-        "channels": format_channels(model.network.encoder.channels),
+        "channels": format_channels(widths(model.network.encoder)),
         "anatomy": json.dumps(reference(model.anatomy)),
         "image_size": model.image_size,
         "spacing_mm": model.spacing,
