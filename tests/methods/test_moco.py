@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from fclseg.data.sampler import Batch
+from fclseg.errors import FCLSegError
+from fclseg.methods.fcl import FCL
 from fclseg.methods.infonce import contrastive_loss
 from fclseg.methods.moco import MoCo
 from fclseg.presets import get_preset
@@ -72,3 +74,14 @@ def test_target_follows_the_online_network_and_gets_no_gradient(make_sampler):
     method.after_step()
     expected = 0.99 * weight + 0.01 * method.online.projector[0].weight
     torch.testing.assert_close(method.target.projector[0].weight, expected)
+
+
+@pytest.mark.parametrize("kind", [MoCo, FCL])
+def test_an_empty_bank_is_refused_instead_of_a_loss_of_zero(kind):
+    method = kind(PRESET)
+    images = torch.rand(4, 1, PRESET.images.size, PRESET.images.size, generator=generator())
+    batch = Batch(images, torch.arange(4), partners=images.flip(0))
+    with pytest.raises(FCLSegError, match="the memory bank is empty"):
+        method.loss(batch, generator())
+    method.bank.push(torch.randn(1, PRESET.networks.feature_size, generator=generator()), torch.zeros(1))
+    assert method.loss(batch, generator()).item() > 0

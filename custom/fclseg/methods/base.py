@@ -15,12 +15,17 @@ from torch import nn
 from fclseg.data.augment import Views
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.networks.heads import EncoderNetwork
+from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.loading import State
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
 
 class Method(nn.Module):
-    """Base of all methods. ``online`` is the network whose encoder is kept for fine-tuning."""
+    """Base of all methods. ``online`` is the network whose encoder is kept for fine-tuning.
+
+    ``encoder`` makes that encoder; a method with an ``__init__`` of its own takes it as a keyword and passes it on.
+    """
 
     wants_partners = False
     """Whether a batch must bring, for each image, another one of its partition from a different volume."""
@@ -33,11 +38,11 @@ class Method(nn.Module):
 
     online: EncoderNetwork
 
-    def __init__(self, preset: Preset):
+    def __init__(self, preset: Preset, *, encoder: EncoderFactory = Encoder):
         super().__init__()
         self.preset = preset
         self.views = Views(preset)
-        self.online = EncoderNetwork(preset)
+        self.online = EncoderNetwork(preset, encoder)
 
     @property
     def optimizer_name(self) -> str:

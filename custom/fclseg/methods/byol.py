@@ -13,6 +13,8 @@ from fclseg.data.sampler import Batch
 from fclseg.methods.base import Method, frozen_copy, move_average
 from fclseg.methods.positives import positive_images
 from fclseg.networks.heads import mlp
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
 
@@ -27,8 +29,8 @@ class BYOL(Method):
     has_target = True
     learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.5, "adam": 1e-3, "adamw": 1e-3}
 
-    def __init__(self, preset: Preset):
-        super().__init__(preset)
+    def __init__(self, preset: Preset, *, encoder: EncoderFactory = Encoder):
+        super().__init__(preset, encoder=encoder)
         self.predictor = mlp(preset.networks.feature_size, preset.networks.hidden, preset.networks.feature_size)
         self.target = frozen_copy(self.online)
         self.wants_partners = preset.pretraining.structural_positives > 0

@@ -9,6 +9,8 @@ from fclseg.methods.bank import RemoteBanks
 from fclseg.methods.base import State
 from fclseg.methods.infonce import contrastive_loss, draw_without_replacement
 from fclseg.methods.moco import MoCo
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
 
@@ -59,8 +61,10 @@ class FCL(MoCo):
         gsm: bool = True,
         mask_same_partition: bool = False,
         refill_each_round: bool = True,
+        *,
+        encoder: EncoderFactory = Encoder,
     ):
-        super().__init__(preset, refill_each_round)
+        super().__init__(preset, refill_each_round, encoder=encoder)
         self.wants_partners = True  # the paper's local positives are structural, whatever the preset says
         self.fe, self.ns, self.gsm = fe, ns, gsm
         self.mask_same_partition = mask_same_partition
@@ -90,7 +94,7 @@ class FCL(MoCo):
 
     def aggregated_bank(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Q of Eq. (shared_negatives): the own bank and, with feature exchange, those of the other sites."""
-        banks = [self.bank.entries(), self.remote.entries()] if self.fe else [self.bank.entries()]
+        banks = [self.own_entries(), self.remote.entries()] if self.fe else [self.own_entries()]
         features, partitions = zip(*banks, strict=True)
         return torch.cat(features), torch.cat(partitions)
 

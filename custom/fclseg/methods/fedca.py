@@ -21,6 +21,8 @@ from fclseg.methods.bank import MemoryBank, RemoteBanks
 from fclseg.methods.base import State
 from fclseg.methods.simclr import SimCLR, nt_xent
 from fclseg.methods.training import make_optimizer
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 from fclseg.randomness import derive_seed, generator
 
@@ -61,9 +63,11 @@ class PublicSet(nn.Module):
 class FedCA(SimCLR):
     """``alignment`` weighs the alignment loss; the base network takes ``base_steps`` SimCLR steps on public images."""
 
-    def __init__(self, preset: Preset, alignment: float = 0.1, base_steps: int = 60):
-        super().__init__(preset)
-        self.alignment, self.base_steps = alignment, base_steps
+    def __init__(
+        self, preset: Preset, alignment: float = 0.1, base_steps: int = 60, *, encoder: EncoderFactory = Encoder
+    ):
+        super().__init__(preset, encoder=encoder)
+        self.alignment, self.base_steps, self.encoder_factory = alignment, base_steps, encoder
         self.dictionary = MemoryBank(preset.pretraining.bank_size, preset.networks.feature_size)
         self.remote = RemoteBanks(preset.networks.feature_size)
         self.public = PublicSet(preset)
@@ -111,7 +115,7 @@ class FedCA(SimCLR):
         images = public_images(self.preset).to(self.public.images.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(PUBLIC_SEED)
-            base = SimCLR(self.preset).to(images.device)
+            base = SimCLR(self.preset, encoder=self.encoder_factory).to(images.device)
         draws = generator(PUBLIC_SEED, "base network")
         optimizer = make_optimizer(base)
         for _ in range(self.base_steps):

@@ -15,7 +15,8 @@ from fclseg.data.augment import RANGES, Views
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.methods.base import Method
 from fclseg.methods.infonce import contrastive_loss
-from fclseg.networks.unet import Decoder
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Decoder, Encoder
 from fclseg.presets import Preset
 
 PLACE_ONLY = replace(RANGES, gamma=1.0, contrast=0.0, brightness=0.0, noise=0.0, blur=0.0)
@@ -65,8 +66,10 @@ class GlobalLocal(Method):
         global_share: float = 0.75,
         regions: int = 13,
         region_size: int = 3,
+        *,
+        encoder: EncoderFactory = Encoder,
     ):
-        super().__init__(preset)
+        super().__init__(preset, encoder=encoder)
         self.levels = decoder_blocks + 1
         channels = preset.networks.channels[-self.levels :]
         self.decoder = Decoder(channels, classes=channels[0])

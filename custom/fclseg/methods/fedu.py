@@ -6,6 +6,8 @@ import torch
 
 from fclseg.methods.base import State
 from fclseg.methods.byol import BYOL
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
 
@@ -22,8 +24,8 @@ class FedU(BYOL):
     average, the site's data differ from the others', and its own predictor suits its own target better.
     """
 
-    def __init__(self, preset: Preset, threshold: float = 0.4):
-        super().__init__(preset)
+    def __init__(self, preset: Preset, threshold: float = 0.4, *, encoder: EncoderFactory = Encoder):
+        super().__init__(preset, encoder=encoder)
         self.threshold = threshold
 
     def receive(self, components: Mapping[str, State]) -> None:

@@ -7,10 +7,13 @@ import torch
 from torch.nn import functional
 
 from fclseg.data.sampler import Batch, SliceSampler
+from fclseg.errors import FCLSegError
 from fclseg.methods.bank import MemoryBank
 from fclseg.methods.base import Method, frozen_copy, move_average
 from fclseg.methods.infonce import contrastive_loss
 from fclseg.methods.positives import positive_images
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
 
@@ -25,8 +28,8 @@ class MoCo(Method):
     has_target = True
     learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
 
-    def __init__(self, preset: Preset, refill_each_round: bool = True):
-        super().__init__(preset)
+    def __init__(self, preset: Preset, refill_each_round: bool = True, *, encoder: EncoderFactory = Encoder):
+        super().__init__(preset, encoder=encoder)
         self.target = frozen_copy(self.online)
         self.bank = MemoryBank(preset.pretraining.bank_size, preset.networks.feature_size)
         self.wants_partners = preset.pretraining.structural_positives > 0
@@ -51,9 +54,15 @@ class MoCo(Method):
         queries, keys = self.queries(batch.images, generator), self.keys(compared, generator)
         self._fresh = keys, batch.partitions
         positives = (queries * keys).sum(dim=1, keepdim=True)
-        negatives = queries @ self.bank.entries()[0].T
+        negatives = queries @ self.own_entries()[0].T
         temperature = self.preset.pretraining.temperature
         return contrastive_loss(positives / temperature, negatives / temperature).mean()
+
+    def own_entries(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The bank's features and partitions. Without any, every loss would be zero and nothing would be learnt."""
+        if not len(self.bank):
+            raise FCLSegError("the memory bank is empty, so there are no negatives: call begin_round before loss")
+        return self.bank.entries()
 
     def after_step(self) -> None:
         move_average(self.target, self.online, self.preset.pretraining.ema_momentum)

@@ -9,6 +9,8 @@ from torch.nn import functional
 
 from fclseg.data.sampler import Batch
 from fclseg.methods.base import Method
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
 TURNS = 4
@@ -25,8 +27,8 @@ class Rotation(Method):
 
     learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
 
-    def __init__(self, preset: Preset):
-        super().__init__(preset)
+    def __init__(self, preset: Preset, *, encoder: EncoderFactory = Encoder):
+        super().__init__(preset, encoder=encoder)
         self.classifier = nn.Linear(preset.networks.feature_size, TURNS)
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:

@@ -15,6 +15,8 @@ from fclseg.data.augment import augment_labelled
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.methods.base import Method
 from fclseg.networks.freezable import FreezableUNet, measure_statistics
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 from fclseg.randomness import generator as new_generator
 
@@ -29,10 +31,11 @@ class Supervised(Method):
     wants_labels = True
     online: FreezableUNet  # type: ignore[assignment]  # the whole network takes the place of encoder and projector
 
-    def __init__(self, preset: Preset, anatomy: Anatomy):
-        super().__init__(preset)
+    def __init__(self, preset: Preset, anatomy: Anatomy, *, encoder: EncoderFactory = Encoder):
+        super().__init__(preset, encoder=encoder)
         self.anatomy = anatomy
-        self.online = FreezableUNet(preset.networks.channels, anatomy.classes, seed=torch.initial_seed())
+        seed = torch.initial_seed()
+        self.online = FreezableUNet(preset.networks.channels, anatomy.classes, seed, encoder)
         self.criterion = DiceCELoss(to_onehot_y=True, softmax=True)
         self._before: list[torch.Tensor] | None = None
 

@@ -9,6 +9,8 @@ from torch.nn import functional
 
 from fclseg.data.sampler import Batch
 from fclseg.methods.base import Method
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
 SHARPNESS = 0.05
@@ -40,8 +42,8 @@ class SwAV(Method):
 
     learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
 
-    def __init__(self, preset: Preset, prototypes: int | None = None):
-        super().__init__(preset)
+    def __init__(self, preset: Preset, prototypes: int | None = None, *, encoder: EncoderFactory = Encoder):
+        super().__init__(preset, encoder=encoder)
         self.prototypes = nn.Linear(
             preset.networks.feature_size, prototypes or preset.pretraining.batch_size, bias=False
         )

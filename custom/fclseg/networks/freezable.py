@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import nn
 
-from fclseg.networks.unet import UNet
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder, UNet
 from fclseg.randomness import derive_seed
 
 
@@ -15,10 +16,10 @@ class FreezableUNet(UNet):
     A frozen encoder also keeps its BatchNorm statistics, so that every one of its tensors stays bit-identical.
     """
 
-    def __init__(self, channels: Sequence[int], classes: int, seed: int = 0):
+    def __init__(self, channels: Sequence[int], classes: int, seed: int = 0, encoder: EncoderFactory = Encoder):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "weights"))
-            super().__init__(channels, classes)
+            super().__init__(channels, classes, encoder)
         self.classes = classes
         self.frozen = False
 

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from fclseg.networks.interface import EncoderFactory, build_encoder
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
@@ -17,9 +18,9 @@ def mlp(in_size: int, hidden: int, out_size: int) -> nn.Sequential:
 class EncoderNetwork(nn.Module):
     """Encoder, global average pooling and projector: image [B, 1, H, W] -> one feature vector [B, D]."""
 
-    def __init__(self, preset: Preset):
+    def __init__(self, preset: Preset, encoder: EncoderFactory = Encoder):
         super().__init__()
-        self.encoder = Encoder(preset.networks.channels)
+        self.encoder = build_encoder(encoder, preset.networks.channels)
         self.projector = mlp(preset.networks.feature_size, preset.networks.hidden, preset.networks.feature_size)
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:

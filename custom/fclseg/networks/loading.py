@@ -17,6 +17,7 @@ from torch import nn
 
 from fclseg.errors import FCLSegError
 from fclseg.files import whole_file
+from fclseg.networks.interface import widths
 
 PREFIX = "encoder."
 
@@ -72,23 +73,24 @@ def format_channels(channels: tuple[int, ...]) -> str:
 def save_encoder(path: Path | str, encoder: nn.Module, metadata: Mapping[str, object]) -> None:
     """Write the encoder's tensors as ``encoder.*``; its widths are added to the metadata."""
     tensors = {PREFIX + name: tensor for name, tensor in encoder.state_dict().items()}
-    write_tensors(path, tensors, {"channels": format_channels(encoder.channels), **metadata})
+    write_tensors(path, tensors, {"channels": format_channels(widths(encoder)), **metadata})
 
 
 def load_encoder(network: nn.Module, path: Path | str) -> LoadReport:
     """Copy an encoder file into ``network.encoder``; anything but an exact fit is refused and changes nothing."""
     tensors, metadata = read_tensors(path)
-    wanted = {PREFIX + name: tensor for name, tensor in network.encoder.state_dict().items()}
+    encoder = network.get_submodule("encoder")
+    wanted = {PREFIX + name: tensor for name, tensor in encoder.state_dict().items()}
     report = compare(tensors, wanted)
     if report.missing or report.unexpected:
-        ours = format_channels(network.encoder.channels)
+        ours = format_channels(widths(encoder))
         theirs = metadata.get("channels", "unknown widths")
         wrong = (report.missing + report.unexpected)[0]
         raise FCLSegError(
             f"encoder file {path} ({theirs}, preset {metadata.get('preset', 'unknown')}) does not fit the network "
             f"({ours}): {report}, first '{wrong}'; choose the preset it was pre-trained with"
         )
-    network.encoder.load_state_dict({name.removeprefix(PREFIX): tensor for name, tensor in tensors.items()})
+    encoder.load_state_dict({name.removeprefix(PREFIX): tensor for name, tensor in tensors.items()})
     return report
 
 

@@ -11,7 +11,9 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.registry import get_anatomy, reference
 from fclseg.errors import FCLSegError
 from fclseg.networks.freezable import FreezableUNet
-from fclseg.networks.loading import format_channels, read_tensors, write_tensors
+from fclseg.networks.interface import EncoderFactory, widths
+from fclseg.networks.loading import compare, format_channels, read_tensors, write_tensors
+from fclseg.networks.unet import Encoder
 
 MODEL = "model.safetensors"
 KIND = "segmentation model"
@@ -34,7 +36,7 @@ def write_model(path: Path | str, model: TrainedModel) -> None:
         "fclseg": KIND,
         "trained": True,
         "preset": model.preset,
-        "channels": format_channels(model.network.encoder.channels),
+        "channels": format_channels(widths(model.network.encoder)),
         "anatomy": json.dumps(reference(model.anatomy)),
         "image_size": model.image_size,
         "spacing_mm": model.spacing,
@@ -48,8 +50,11 @@ HOW_TO_TRAIN = (
 )
 
 
-def load_model(path: str | Path, anatomy: str) -> TrainedModel:
-    """Read a model file; weights that are missing, were never fine-tuned or segment something else are refused."""
+def load_model(path: str | Path, anatomy: str | None = None, encoder: EncoderFactory = Encoder) -> TrainedModel:
+    """Read a model file; weights that are missing, were never fine-tuned or segment something else are refused.
+
+    Without ``anatomy`` any will do. ``encoder`` is the one that the model was trained with.
+    """
     if not Path(path).is_file():
         raise FCLSegError(f"there are no segmentation weights at {path}: {HOW_TO_TRAIN}")
     tensors, metadata = read_tensors(path)
@@ -58,12 +63,15 @@ def load_model(path: str | Path, anatomy: str) -> TrainedModel:
         raise FCLSegError(f"{path} is {kind} and was never fine-tuned to segment: {HOW_TO_TRAIN}")
     # Version 0.1 wrote the name of the anatomy as "layout".
     found = get_anatomy(json.loads(metadata["anatomy"]) if "anatomy" in metadata else metadata["layout"])
-    if found.name != anatomy:
+    if anatomy is not None and found.name != anatomy:
         raise FCLSegError(
             f"{path} segments {found.title}, not {get_anatomy(anatomy).title}: use the bundle {found.bundle}"
         )
     channels = [int(width) for width in metadata["channels"].split("-")]
-    network = FreezableUNet(channels, found.classes)
+    network = FreezableUNet(channels, found.classes, encoder=encoder)
+    report = compare(tensors, network.state_dict())
+    if report.missing or report.unexpected:
+        raise FCLSegError(f"{path} was trained with another encoder ({report}): load it with that one")
     network.load_state_dict(tensors)
     return TrainedModel(
         network=network.eval(),

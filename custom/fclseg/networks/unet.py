@@ -11,6 +11,8 @@ import torch
 from monai.networks.nets.basic_unet import Down, TwoConv, UpCat
 from torch import nn
 
+from fclseg.networks.interface import EncoderFactory, build_encoder
+
 ACTIVATION = ("LeakyReLU", {"negative_slope": 0.1, "inplace": True})
 NORM = "batch"
 
@@ -53,9 +55,9 @@ class Decoder(nn.Module):
 class UNet(nn.Module):
     """Encoder and decoder: the segmentation network that is fine-tuned."""
 
-    def __init__(self, channels: Sequence[int], classes: int, in_channels: int = 1):
+    def __init__(self, channels: Sequence[int], classes: int, encoder: EncoderFactory = Encoder):
         super().__init__()
-        self.encoder = Encoder(channels, in_channels)
+        self.encoder = build_encoder(encoder, channels)
         self.decoder = Decoder(channels, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,44 @@
+"""What pre-training and fine-tuning ask of an encoder, so that any module can take the place of the paper's."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from fclseg.errors import FCLSegError
+
+
+@runtime_checkable
+class EncoderInterface(Protocol):
+    """A module that turns images [B, 1, H, W] into feature maps, one per level, from fine to coarse.
+
+    Map number i has ``channels[i]`` channels and 1 / 2^i of the image's height and width: the decoder doubles the size
+    from level to level. The mean of the last map is the feature vector that pre-training compares.
+    """
+
+    channels: tuple[int, ...]
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]: ...
+
+
+EncoderFactory = Callable[[Sequence[int]], nn.Module]
+"""Widths (the preset's ``networks.channels``) -> a new encoder that keeps to ``EncoderInterface``."""
+
+
+def widths(encoder: nn.Module) -> tuple[int, ...]:
+    """The widths that an encoder declares."""
+    if not isinstance(encoder, EncoderInterface):
+        raise FCLSegError(f"{type(encoder).__name__} is no encoder: give it 'channels' and 'forward'")
+    return tuple(encoder.channels)
+
+
+def build_encoder(factory: EncoderFactory, channels: Sequence[int]) -> nn.Module:
+    """A new encoder of these widths; one that does not keep to the interface is refused here and not in a run."""
+    encoder = factory(channels)
+    if widths(encoder) != tuple(channels):
+        raise FCLSegError(
+            f"{type(encoder).__name__} has the widths {widths(encoder)} where the preset has {tuple(channels)}: "
+            "set networks.channels to the encoder's widths"
+        )
+    return encoder
