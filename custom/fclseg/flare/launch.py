@@ -15,7 +15,7 @@ from typing import Any
 
 from fclseg.environment import TRAINING_ENVIRONMENT
 from fclseg.errors import FCLSegError
-from fclseg.flare.run_folder import SIMULATOR_LOG
+from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
 
 SERVER_CONFIG = "app/config/config_fed_server.json"
 RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")
@@ -70,7 +70,8 @@ def simulate(
             time.sleep(POLL_SECONDS)
     progress()
     if process.returncode:
-        raise FCLSegError(f"{_reason(log)}; NVFlare's messages are in {log}")
+        reason = RunFolder(run).failure or f"the simulator ended with code {process.returncode} before the run began"
+        raise FCLSegError(f"{reason}; NVFlare's messages are in {log}")
 
 
 @contextmanager
@@ -92,14 +93,3 @@ def _running(command: list[str], output, environment: Mapping[str, str]) -> Iter
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)  # the sites' processes notice and end by themselves
             process.wait()
-
-
-def _reason(log: Path) -> str:
-    """The sentence with which the run failed, out of NVFlare's log."""
-    text = log.read_text(errors="replace")
-    if found := re.findall(r"FATAL_SYSTEM_ERROR received: (.+)", text):
-        return found[-1].strip()
-    if found := re.findall(r"FCLSegError: (.+)|DataError: (.+)", text):
-        return next(part for part in found[-1] if part).strip()
-    errors = re.findall(r"- ERROR - (.+)", text)
-    return errors[-1].strip() if errors else "the simulator ended without a reason"
