@@ -5,6 +5,7 @@ Honest runs are not touched by the bounds: a contribution within them is average
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +19,17 @@ used) and so cost accuracy where sites differ in size."""
 REFUSE, CLIP, OFF = "refuse", "clip", "off"
 OUTLIERS = (REFUSE, CLIP, OFF)
 """What happens to an update that is far longer than the others'."""
+
+
+@dataclass(frozen=True)
+class Protection:
+    """How the server guards a run against single bad sites."""
+
+    rule: str = MEAN_RULE
+    outliers: str = REFUSE
+    factor: float = 10.0  # an update is an outlier beyond this many times the median norm
+    weight_cap: float = 10.0  # no site counts more than this many times the median site
+
 
 TRIMMED_SHARE = 0.25
 """The share of sites that the trimmed mean leaves out at each end, for each number."""

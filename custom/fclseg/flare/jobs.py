@@ -2,8 +2,8 @@
 
 A job is configuration only. The package is installed at every site, so a hospital need not allow foreign code: its kit
 lists the classes that a job may name (``classes.py``), and none of them takes a path or a name from the job. A
-simulator that somebody starts by hand has no such list. It then builds classes of other packages only for jobs that have
-a folder ``custom``, so the committed jobs have one, without code.
+simulator that somebody starts by hand has no such list. It builds classes of other packages only for jobs that have a
+folder ``custom``, so the committed jobs have one, without code.
 """
 
 import argparse
@@ -18,6 +18,8 @@ from fclseg.methods.registry import method_class
 from fclseg.presets import Preset, get_preset
 
 CONTROLLER = "controller"
+CUSTOM, NOTE = "app/custom", "README.md"
+"""Where a job would have code, and the one file that ours have there."""
 NO_CODE = """There is no code here, on purpose. NVFlare's simulator runs classes of an installed package (`fclseg`) only
 for jobs that have this folder. Jobs for real sites are made without it: see docs/operations.md.
 """
@@ -85,7 +87,7 @@ def files(row: Row, settings: Mapping[str, Any], simulator: bool = True) -> dict
         "app/config/config_fed_client.json": client(row),
     }
     texts = {path: json.dumps(document, indent=2) + "\n" for path, document in documents.items()}
-    return texts | {"app/custom/README.md": NO_CODE} if simulator else texts
+    return texts | {f"{CUSTOM}/{NOTE}": NO_CODE} if simulator else texts
 
 
 def write_job(folder: Path, row: Row, settings: Mapping[str, Any], simulator: bool = True) -> None:

@@ -8,7 +8,6 @@ are never sent anywhere.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,9 +57,9 @@ class Place:
         root = Path(fl_ctx.get_workspace().get_root_dir())
         return cls(name, root, fl_ctx.get_job_id(), simulated, str(meta.get(JobMetaKey.SUBMITTER_NAME, "")))
 
-    @cached_property
+    @property
     def _own(self) -> dict[str, Any]:
-        """The party's own file; a simulation has none."""
+        """The party's own file, read each time because people edit it; a simulation has none."""
         return {} if self.simulated else read_site_file(self.workspace / LOCAL_FILE)
 
     def option(self, name: str) -> str | None:

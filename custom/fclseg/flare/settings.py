@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from fclseg.anatomy.registry import DEFAULT, get_anatomy
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.exchange import ROWS, Row
-from fclseg.federation.robust import MEAN_RULE, OUTLIERS, REFUSE, RULES
+from fclseg.federation.robust import MEAN_RULE, OUTLIERS, REFUSE, RULES, Protection
 from fclseg.presets import Preset, full_name, get_preset
 
 if TYPE_CHECKING:
@@ -130,6 +130,10 @@ class RunSettings:
         if self.rounds is not None:
             changes["pretraining.rounds"] = self.rounds
         return get_preset(self.preset, **changes)
+
+    @property
+    def protection(self) -> Protection:
+        return Protection(self.aggregation, self.outliers, self.outlier_factor, self.weight_cap)
 
     @property
     def identity(self) -> dict[str, Any]:
