@@ -9,7 +9,6 @@ the list.
 SITE_CLASSES = (
     "fclseg.flare.curves.SiteCurves",
     "fclseg.flare.executor.SiteExecutor",
-    "fclseg.flare.filters.dp.WithholdBetweenCalibrations",
     "fclseg.flare.filters.privacy.ClipAndNoise",
     "fclseg.flare.filters.ptnu.PredictTarget",
     "fclseg.flare.learner.SiteLearner",

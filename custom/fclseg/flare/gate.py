@@ -7,6 +7,7 @@ the whole result, and every line of the audit file is on the disk before its res
 
 import math
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,15 +97,14 @@ class Gate:
     def _protect(self, answer: Message, clip: float, sigma: float) -> None:
         if answer.others:
             raise PolicyError(f"this site clips what it sends, and '{next(iter(answer.others))}' cannot be clipped")
-        received = received_networks(self.site, self.task, set(answer.components))
+        received = received_networks(self.site, self.task, answer.components)
         answer.components = clip_and_noise(answer.components, received, clip, sigma, np.random.default_rng())
 
     def _norm(self, answer: Message) -> float | None:
         """Euclidean norm of the update as it leaves, over all networks; None where there is none."""
-        if not answer.components:
-            return None
-        received = received_networks(self.site, self.task, set(answer.components))
-        return math.hypot(*(update_norm(arrays, received[name]) for name, arrays in answer.components.items()))
+        received = received_networks(self.site, self.task)
+        known = [update_norm(arrays, received[name]) for name, arrays in answer.components.items() if name in received]
+        return math.hypot(*known) if known else None
 
     def _note(self, outcome: str, **details: Any) -> None:
         place, settings = self.site.place, self.site.settings
@@ -122,11 +122,11 @@ class Gate:
         )
 
 
-def received_networks(site: Site, task: Message, needed: set[str]) -> dict[str, Arrays]:
+def received_networks(site: Site, task: Message, needed: Collection[str] = ()) -> dict[str, Arrays]:
     """What this task brought, or the distance task of the same round; refuses where an update has no beginning."""
     kept = site.memory.recall_global(task.round_number)
     received = {name: to_arrays(part) for name, part in kept.items()} | task.components
-    if unknown := sorted(needed - set(received)):
+    if unknown := sorted(set(needed) - set(received)):
         raise PublicError(
             f"{site.place.name}: component '{unknown[0]}' was not received in round {task.round_number}, so there is "
             "no update to clip: the result is not sent"

@@ -13,6 +13,7 @@ from typing import Any
 
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.exchange import DISTANCE, FEATURES, ROWS
+from fclseg.presets import PRESETS, full_name
 
 EVERYTHING = frozenset({flow.component for row in ROWS.values() for flow in row.flows} | {DISTANCE})
 """All components of the exchange plan."""
@@ -23,7 +24,7 @@ class Policy:
     """The defaults let all jobs of the package train, and no features leave."""
 
     jobs: tuple[str, ...] = tuple(ROWS)
-    presets: tuple[str, ...] = ("demo", "small", "paper")
+    presets: tuple[str, ...] = tuple(PRESETS)
     changes: tuple[str, ...] = ()  # settings of a preset that a job may replace
     components: tuple[str, ...] = tuple(sorted(EVERYTHING - FEATURES))  # what may leave, the distance included
     clip: float | None = None  # largest Euclidean norm of an update; None: not clipped
@@ -87,10 +88,11 @@ def _checked(name: str, value: object) -> Any:
     if name in _TEXTS:
         if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
             raise FCLSegError(f"the site's policy has '{name}' as {value!r}: give a list of names")
-        choices = {"jobs": set(ROWS), "components": set(EVERYTHING)}.get(name)
+        choices = {"jobs": set(ROWS), "presets": set(PRESETS), "components": set(EVERYTHING)}.get(name)
         if choices is not None and (unknown := sorted(set(value) - choices)):
-            raise FCLSegError(f"the site's policy names '{unknown[0]}' in '{name}': choose from {', '.join(choices)}")
-        return tuple(value)
+            known = ", ".join(sorted(choices))
+            raise FCLSegError(f"the site's policy names '{unknown[0]}' in '{name}': choose from {known}")
+        return tuple(full_name(entry) for entry in value) if name == "changes" else tuple(value)
     if name == "approval":
         if not isinstance(value, bool):
             raise FCLSegError(f"the site's policy has 'approval' as {value!r}: give true or false")

@@ -17,7 +17,7 @@ from fclseg.flare.messages import Message
 from fclseg.flare.place import Place
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import State
-from fclseg.presets import get_preset
+from fclseg.presets import full_name, get_preset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,8 @@ class Site:
         """What the run replaces in its preset, apart from what the package itself does for the job."""
         from fclseg.flare.jobs import budget
 
-        own = budget(self.settings.row, get_preset(self.settings.preset))
+        given = budget(self.settings.row, get_preset(self.settings.preset))
+        own = {full_name(name): value for name, value in given.items()}
         return {name: value for name, value in self.settings.changes.items() if own.get(name) != value}
 
     @property

@@ -50,6 +50,6 @@ class ClipAndNoise(MessageFilter):
         site, task = Site.of(Place.of_site(fl_ctx), message), self._task
         if not task or (task.round_number, task.meta["run"]["id"]) != (message.round_number, site.run_id):
             task = Message(meta=message.meta)
-        received = received_networks(site, task, set(message.components))
+        received = received_networks(site, task, message.components)
         message.components = clip_and_noise(message.components, received, self._clip, self._sigma, self._random)
         return message
