@@ -7,3 +7,7 @@ class FCLSegError(Exception):
 
 class DataError(FCLSegError):
     """Something about images, labels, folders or splits that the user can mend."""
+
+
+class PublicError(FCLSegError):
+    """A sentence that may leave a site: it names no path, no file and no patient. All others stay where they arose."""

@@ -18,7 +18,7 @@ def whole_file(path: Path | str) -> Iterator[Path]:
     path = Path(path)
     draft = path.with_name(f".{os.getpid()}.{path.name}")  # the ending stays: some writers choose their format by it
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         yield draft
         _to_disk(draft)
         os.replace(draft, path)
@@ -59,10 +59,19 @@ def _to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
+def private_folder(folder: Path) -> None:
+    """Create a folder that only this account may enter; one that was there already keeps its rights.
+
+    Runs, caches and reports hold images and names of patients, and other people may have accounts on the machine.
+    """
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
 def make_folder(folder: Path) -> None:
-    """Create a folder if need be, and refuse in one sentence where nothing can be written."""
+    """Create a private folder if need be, and refuse in one sentence where nothing can be written."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):  # one that was there already
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:

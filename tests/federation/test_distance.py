@@ -60,10 +60,21 @@ def test_prediction_is_exact_after_calibration_and_close_in_the_rounds_that_foll
 
 
 def test_sites_that_were_absent_do_not_push_the_prediction_up():
-    distances = {"site-1": 1.0, "site-2": 3.0, "site-3": 50.0}
-    assert DistancePredictor(alpha=0.5).predict(distances) == 9.0
+    distances = {"site-1": 1.0, "site-2": 3.0, "site-3": 20.0}
+    assert DistancePredictor(alpha=0.5).predict(distances) == 4.0
     assert DistancePredictor(alpha=0.5).predict(distances, trained={"site-1", "site-2"}) == 1.0
-    assert DistancePredictor(alpha=0.5).predict(distances, trained={"site-9"}) == 9.0
+    assert DistancePredictor(alpha=0.5).predict(distances, trained={"site-9"}) == 4.0
+
+
+def test_one_wild_distance_moves_neither_the_prediction_nor_alpha():
+    honest = {"site-1": 1.0, "site-2": 3.0, "site-3": 2.0}
+    for lie in (1e3, 1e300):
+        predictor = DistancePredictor()
+        predictor.calibrate(4.0)
+        assert predictor.predict({**honest, "site-4": lie}) == pytest.approx(4.0)
+        assert predictor.alpha == 2.0
+    assert DistancePredictor().predict({"site-1": 1.0, "site-2": 1e9}) == 1.0  # of two, the smaller is believed
+    assert DistancePredictor().predict({"site-1": 0.0, "site-2": 0.0, "site-3": 3.0}) == 1.0  # no measure of far
 
 
 def test_identical_networks_leave_alpha_alone():

@@ -3,7 +3,6 @@
 import time
 
 import numpy as np
-from nvflare.apis.dxo import from_shareable
 
 from fclseg.flare.executor import SiteExecutor
 
@@ -27,9 +26,7 @@ class FaultyExecutor(SiteExecutor):
                 time.sleep(50)
             result = train(data, fl_ctx, abort_signal)
             if fault == "nan":
-                dxo = from_shareable(result)
-                array = next(iter(dxo.data["online"].data.values()))
-                array[...] = np.nan
+                next(iter(result.components["online"].values()))[...] = np.nan
             return result
 
         self.learner.train = faulty

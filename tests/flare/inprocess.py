@@ -3,8 +3,9 @@
 import importlib
 import json
 from pathlib import Path
-from types import SimpleNamespace
+from typing import ClassVar
 
+from contexts import server_context, site_context
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey, ReservedKey
 from nvflare.apis.fl_context import FLContext
@@ -18,9 +19,11 @@ from fclseg.flare.executor import SiteExecutor
 from fclseg.flare.learner import SiteLearner
 from fclseg.flare.messages import PRETRAIN_TASK
 from fclseg.flare.meter import Meter
+from fclseg.flare.place import LOCAL_FILE
+from fclseg.flare.policy import EVERYTHING
 from fclseg.flare.rounds import RunLoop
 from fclseg.flare.run_folder import RunFolder
-from fclseg.flare.settings import LOCAL_FILE, Place, RunSettings
+from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import read_state
 
 TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8, "batch_size": 8}
@@ -29,6 +32,8 @@ JOB_ID = "job"
 
 class InProcess:
     """``absent``: {site: rounds in which it answers nothing}; ``broken``: {(site, task, round)} that fail there."""
+
+    policy: ClassVar = {"changes": [*TINY, "ema_momentum"], "components": sorted(EVERYTHING)}
 
     def __init__(self, folder: Path, data: dict[str, Path], job: str, **settings):
         self.folder, self.sites = folder, sorted(data)
@@ -42,20 +47,19 @@ class InProcess:
         for site, path in data.items():
             local = folder / site / LOCAL_FILE
             local.parent.mkdir(parents=True)
-            local.write_text(json.dumps({"data": str(path), "cache": str(self._cache)}))
+            local.write_text(json.dumps({"data": str(path), "cache": str(self._cache), "policy": self.policy}))
         self.start()
 
     def start(self) -> None:
         """New processes everywhere, as after a crash; all memory is on disk."""
         row = get_row(self.settings.job)
-        place = Place("server", self.folder / "server", JOB_ID)
         run_folder = RunFolder(self.run)
         run_folder.open({"settings": self.settings.to_dict()}, fresh=False)
         run = {"id": run_folder.config["id"], "settings": self.settings.to_dict(), "sites": self.sites, "shared": {}}
         self.attendance = Attendance(self.sites, self.settings.fraction, self.settings.seed)
-        self.meter = Meter(place)
+        self.meter = Meter(JOB_ID)
         self.loop = RunLoop(self.settings, run_folder, run, self.attendance, self.meter)
-        self._down = _filters(jobs.server(row, {})["task_data_filters"])
+        self._down = _filters(jobs.server(row, {})["task_data_filters"], server_context(self.folder / "server"))
         self._site = {site: _SiteProcess(row, site, self.folder / site) for site in self.sites}
 
     def complete(self) -> list[dict]:
@@ -110,16 +114,11 @@ class _SiteProcess:
     """One site's end of a job: filters, executor and learner as its configuration names them."""
 
     def __init__(self, row, site: str, workspace: Path):
-        party = {"{WORKSPACE}": str(workspace), "{JOB_ID}": JOB_ID, "{SITE_NAME}": site}
         document = jobs.client(row)
-        self._incoming = _filters(document["task_data_filters"], party)
-        self._outgoing = _filters(document["task_result_filters"], party)
-        learner = SiteLearner(str(workspace), JOB_ID, site)
-        engine = SimpleNamespace(
-            get_component=lambda name: learner, get_all_components=dict, fire_event=lambda event, context: None
-        )
-        self._context = FLContext()
-        self._context.put(ReservedKey.ENGINE, engine, private=True, sticky=False)
+        learner = SiteLearner()
+        self._context = site_context(workspace, site, get_component=lambda name: learner, get_all_components=dict)
+        self._incoming = _filters(document["task_data_filters"], self._context)
+        self._outgoing = _filters(document["task_result_filters"], self._context)
         self._executor = SiteExecutor("learner")
 
     def execute(self, task, data, broken):
@@ -129,18 +128,17 @@ class _SiteProcess:
         return self._outgoing(task, self._executor.execute(task, data, self._context, Signal()))
 
 
-def _filters(chains: list[dict], party: dict[str, str] | None = None):
+def _filters(chains: list[dict], context: FLContext):
     """A function that applies a configuration's filters to a task's data or result."""
     built = []
     for chain in chains:
         for entry in chain["filters"]:
             module, _, name = entry["path"].rpartition(".")
-            arguments = {key: (party or {})[value] for key, value in entry["args"].items()}
-            built.append((chain["tasks"], getattr(importlib.import_module(module), name)(**arguments)))
+            built.append((chain["tasks"], getattr(importlib.import_module(module), name)(**entry["args"])))
 
     def apply(task, shareable):
         for tasks, filter_ in built:
-            shareable = filter_.process(shareable, FLContext()) if task in tasks else shareable
+            shareable = filter_.process(shareable, context) if task in tasks else shareable
         return shareable
 
     return apply

@@ -4,12 +4,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from contexts import server_context
 from inprocess import InProcess
-from nvflare.apis.fl_context import FLContext
 from nvflare.apis.signal import Signal
 
 from fclseg.data.phantom import write_phantom
 from fclseg.flare.controller import RoundController
+from fclseg.flare.run_folder import RunFolder
 
 SITES = ("site-1", "site-2", "site-3")
 
@@ -25,11 +26,18 @@ def submit(tmp_path, monkeypatch):
 
     def submit(present, dies_in=None):
         run.dies_in, run.absent = dies_in, {site: range(9) for site in SITES if site not in present}
-        controller = RoundController(run.settings.to_dict(), str(run.folder / "server"), "job")
-        controller._engine = SimpleNamespace(
-            get_clients=lambda: [SimpleNamespace(name=site) for site in present],
-            get_workspace=lambda: SimpleNamespace(get_run_dir=lambda job: str(tmp_path / "download")),
+        controller = RoundController(run.settings.to_dict())
+        core = SimpleNamespace(
+            **dict.fromkeys(
+                ("add_incoming_filter", "add_outgoing_request_filter", "add_outgoing_reply_filter"), lambda *given: None
+            )
         )
+        engine = {
+            "get_clients": lambda: [SimpleNamespace(name=site) for site in present],
+            "get_cell": lambda: SimpleNamespace(core_cell=core),
+        }
+        context = server_context(run.folder / "server", **engine)
+        controller._engine = context.get_engine()
 
         def ask(task, messages, timeout, accept, abort_signal, fl_ctx):
             run.attendance = controller._attendance
@@ -37,7 +45,9 @@ def submit(tmp_path, monkeypatch):
             return run.ask(task, messages, timeout, accept)
 
         controller._ask = ask
-        controller._run(Signal(), FLContext())
+        folder = RunFolder(controller.run_path(context))
+        with folder.held():
+            controller._run(folder, Signal(), context)
 
     submit.path = run.run
     return submit

@@ -9,8 +9,9 @@ import torch
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
 from fclseg.federation.states import to_arrays
+from fclseg.flare.aggregator import Aggregator
 from fclseg.flare.messages import Message
-from fclseg.flare.model import Aggregator, GlobalModel
+from fclseg.flare.model import GlobalModel
 from fclseg.flare.run_folder import GLOBAL, RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
@@ -29,16 +30,19 @@ def _model(job):
 
 def _result(like, value, components, samples=10, round_number=0, site=""):
     parts = {name: {key: np.full_like(array, value) for key, array in like[name].items()} for name in components}
+    if "bank" in parts:
+        parts["bank"]["partitions"][:] = 3
     passed_on = {"bank": {site: parts.pop("bank")}} if "bank" in parts else {}
     return Message(parts, passed_on, meta={"round": round_number, "samples": samples})
 
 
 def _aggregate(job, round_number, results):
     model, like = _model(job)
-    aggregator = Aggregator(model.row, round_number, PRESET.pretraining.calibration_rounds, like)
+    model.next_round = round_number
+    aggregator = Aggregator(model, PRESET.pretraining.calibration_rounds, like, partitions=4)
     for site, message in results(like).items():
         aggregator.accept(site, message)
-    aggregator.finish(model)
+    aggregator.finish()
     return model
 
 
@@ -54,9 +58,9 @@ def test_results_are_averaged_by_samples():
 
 def test_other_sites_components_are_passed_on():
     names = ("online", "target", "bank")
-    model = _aggregate("fcl", 0, lambda like: {s: _result(like, v, names, site=s) for v, s in enumerate("abc")})
+    model = _aggregate("fcl", 0, lambda like: {s: _result(like, v, names, site=s) for v, s in enumerate("abc", 1)})
     assert sorted(model.from_others("a")["bank"]) == ["b", "c"]
-    assert np.all(model.from_others("a")["bank"]["c"]["features"] == 2)
+    assert np.all(model.from_others("a")["bank"]["c"]["features"] == 3)
     assert "bank" not in model.means and set(model.downloads()) == {"online", "target"}
 
 
@@ -64,10 +68,10 @@ def test_the_last_component_of_a_site_that_did_not_answer_is_still_passed_on(tmp
     names = ("online", "target", "bank")
     model, like = _model("fcl")
     for number, values in enumerate(({"a": 1, "b": 2, "c": 3}, {"a": 4}, {"c": 5})):
-        aggregator = Aggregator(model.row, number, 2, like)
+        aggregator = Aggregator(model, 2, like, partitions=4)
         for site, value in values.items():
             aggregator.accept(site, _result(like, value, names, round_number=number, site=site))
-        aggregator.finish(model)
+        aggregator.finish()
     folder = RunFolder(tmp_path / "run")
     folder.open({}, fresh=False)
     folder.save(model, {"round": 2})
@@ -116,20 +120,21 @@ def test_a_refused_result_names_the_site_and_leaves_no_trace(change, complaint):
         return message
 
     model, like = _model("fedbyol")
-    aggregator = Aggregator(model.row, 0, 2, like)
+    aggregator = Aggregator(model, 2, like, partitions=4)
     aggregator.accept("good", _result(like, 2.0, names))
     with pytest.raises(FCLSegError, match=f"bad.*{complaint}"):
         aggregator.accept("bad", spoiled(like))
-    aggregator.finish(model)
+    aggregator.finish()
     assert all(np.all(array == 2) for state in model.means.values() for array in state.values())
     assert model.trained == ["good"]
 
 
 def test_the_target_is_expected_in_calibration_rounds_only():
-    _, like = _model("fclopt_dp")
+    model, like = _model("fclopt_dp")
     with_target, without = ("online", "predictor", "target"), ("online", "predictor")
     for round_number, good, bad in ((0, with_target, without), (1, without, with_target)):
-        aggregator = Aggregator(get_row("fclopt_dp"), round_number, 2, like)
+        model.next_round = round_number
+        aggregator = Aggregator(model, 2, like, partitions=4)
         aggregator.accept("a", _result(like, 1.0, good, round_number=round_number))
         with pytest.raises(FCLSegError, match="'target'"):
             aggregator.accept("b", _result(like, 1.0, bad, round_number=round_number))
@@ -138,7 +143,7 @@ def test_the_target_is_expected_in_calibration_rounds_only():
 def test_a_checkpoint_is_the_whole_model(tmp_path):
     names = ("online", "target", "bank")
     model = _aggregate(
-        "fcl", 4, lambda like: {s: _result(like, v, names, round_number=4, site=s) for v, s in enumerate("ab")}
+        "fcl", 4, lambda like: {s: _result(like, v, names, round_number=4, site=s) for v, s in enumerate("ab", 1)}
     )
     model.predictor.calibrate(0.25)
     folder = RunFolder(tmp_path / "run")

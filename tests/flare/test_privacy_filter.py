@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from contexts import site_context
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
@@ -11,10 +12,12 @@ from nvflare.app_common.filters import ExcludeVars, PercentilePrivacy
 
 from fclseg.errors import FCLSegError
 from fclseg.federation.states import to_arrays, to_tensors
+from fclseg.flare.aggregator import Aggregator
 from fclseg.flare.filters.privacy import ClipAndNoise
 from fclseg.flare.messages import PRETRAIN_TASK, Message
-from fclseg.flare.model import Aggregator
-from fclseg.flare.settings import Place, RunSettings
+from fclseg.flare.model import GlobalModel
+from fclseg.flare.place import Place
+from fclseg.flare.settings import RunSettings
 from fclseg.flare.site import Site
 from fclseg.methods.registry import build_method
 
@@ -55,7 +58,13 @@ def floats(a, b):
 
 
 def make(tmp_path, clip=1.0, sigma=0.0):
-    return ClipAndNoise(str(tmp_path), "job", "site-1", clip, sigma)
+    filter_ = ClipAndNoise(clip, sigma)
+    filter_.context = site_context(tmp_path)
+    return filter_
+
+
+def aggregator_for(start):
+    return Aggregator(GlobalModel(SETTINGS.row, start, {}, next_round=1), 2, start, 4)
 
 
 def announce(filter_, received, meta=META):
@@ -67,7 +76,7 @@ def announce(filter_, received, meta=META):
 
 
 def send(filter_, components, meta=META, **more):
-    shareable = filter_.process(Message(components, meta=meta, **more).to_shareable(), FLContext())
+    shareable = filter_.process(Message(components, meta=meta, **more).to_shareable(), filter_.context)
     return Message.from_shareable(shareable)
 
 
@@ -107,7 +116,7 @@ def test_the_server_takes_what_the_filter_lets_out(tmp_path):
             if name.endswith("num_batches_tracked"):
                 assert array == result[component][name]
             assert not name.endswith("running_var") or array.min() >= 0
-    aggregator = Aggregator(SETTINGS.row, 1, 2, start)
+    aggregator = aggregator_for(start)
     aggregator.accept("site-1", message)
     assert aggregator.sites == ["site-1"]
 
@@ -120,7 +129,7 @@ def test_filters_of_nvflare_do_not_fit(stock, complaint):
     """Why there is one of our own: what they let out is no network that the server takes."""
     message = Message.from_shareable(stock.process(Message(networks(0), meta=META).to_shareable(), FLContext()))
     with pytest.raises(FCLSegError, match=complaint):
-        Aggregator(SETTINGS.row, 1, 2, networks(0)).accept("site-1", message)
+        aggregator_for(networks(0)).accept("site-1", message)
 
 
 def test_what_the_distance_task_brought_counts_as_received(tmp_path):
@@ -155,7 +164,7 @@ def test_features_are_not_let_out_as_if_they_were_protected(tmp_path):
         send(filter_, start, others={"bank": {"site-1": {"features": np.ones((2, 2), np.float32)}}})
 
 
-@pytest.mark.parametrize(("clip", "sigma"), [(0, 1), (-1, 1), (math.inf, 1), (1, -1), (1, math.nan)])
+@pytest.mark.parametrize(("clip", "sigma"), [(0, 1), (-1, 1), (math.inf, 1), (1, -1), (1, math.nan), ("{$HOME}", 1)])
 def test_values_that_protect_nothing_are_refused(tmp_path, clip, sigma):
-    with pytest.raises(FCLSegError, match="give clip > 0, sigma >= 0"):
+    with pytest.raises(FCLSegError, match="give numbers clip > 0 and sigma >= 0"):
         make(tmp_path, clip, sigma)

@@ -11,6 +11,7 @@ from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.federation.ptnu import predict_target
 from fclseg.flare.messages import Message
+from fclseg.flare.policy import Policy
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import read_state
 from fclseg.study.report.curves import run_charts
@@ -74,7 +75,7 @@ def test_a_site_without_a_distance_is_not_asked_to_train(start):
         ("pretrain", 1, ["site-1", "site-3"]),
     ]
     assert set(second["distances"]) == {"site-1", "site-3"} and first["sites"]["site-2"]["status"] == "ok"
-    assert second["sites"]["site-2"] == {"status": "ValueError, explained in the site's own log"}
+    assert second["sites"]["site-2"] == {"status": "ValueError, explained in problems.log of the site's folder of runs"}
     assert run.loop.model.trained == ["site-1", "site-3"]
     weights = {site: second["sites"][site]["samples"] for site in ("site-1", "site-3")}
     mean = sum(second["sites"][site]["loss"] * weight for site, weight in weights.items()) / sum(weights.values())
@@ -179,6 +180,7 @@ def test_an_answer_that_comes_too_late_is_metered(start):
 def test_diagnostics_compare_with_the_true_global_target(start, monkeypatch):
     # They are for the simulator alone; here every site has a folder of its own, as real ones do.
     monkeypatch.setattr(RunSettings, "check_place", lambda self, place: None)
+    monkeypatch.setattr(Policy, "check_components", lambda self, names: None)
     run = start("fclopt_ptnu", rounds=2, diagnostics=True)
     first, second = run.complete()
     assert first["diagnostics"] == {"target_errors": {}}

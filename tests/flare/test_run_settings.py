@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from nvflare.apis.fl_context import FLContext
+from contexts import server_context
 from nvflare.apis.signal import Signal
 
 from fclseg.data.phantom import write_phantom
@@ -14,7 +14,9 @@ from fclseg.data.slices import default_cache
 from fclseg.errors import DataError, FCLSegError
 from fclseg.flare.controller import RoundController
 from fclseg.flare.messages import Message
-from fclseg.flare.settings import SIMULATED_JOB, Place, RunSettings
+from fclseg.flare.place import Place
+from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.settings import RunSettings
 from fclseg.flare.site import Site
 
 
@@ -80,10 +82,10 @@ def test_no_target_leaves_a_real_site_for_diagnostics(tmp_path):
     message = Message(meta={"round": 0, "run": run})
     real = Place("site-1", tmp_path, "job-4711")
     with pytest.raises(FCLSegError, match="'diagnostics' is for the simulator alone"):
-        RoundController(settings.to_dict(), str(tmp_path), real.job_id)._run(Signal(), FLContext())
+        RoundController(settings.to_dict())._run(RunFolder(tmp_path), Signal(), server_context(tmp_path))
     with pytest.raises(FCLSegError, match="'diagnostics' is for the simulator alone"):
         Site.of(real, message)
-    assert Site.of(replace(real, job_id=SIMULATED_JOB), message).settings == settings
+    assert Site.of(replace(real, simulated=True), message).settings == settings
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_a_real_site_reads_its_own_file_first(tmp_path, monkeypatch):
     own = tmp_path / "local" / "fclseg.json"
     own.write_text(json.dumps({"data": str(tmp_path / "own"), "threads": 4, "runs": "/elsewhere"}))
     assert (place.data, place.threads, place.runs) == (tmp_path / "own", 4, Path("/elsewhere"))
-    assert replace(place, job_id=SIMULATED_JOB).data == tmp_path  # simulated sites have no file of their own
+    assert replace(place, simulated=True).data == tmp_path  # simulated sites have no file of their own
     own.write_text(json.dumps({"device": "abacus"}))
     with pytest.raises(FCLSegError, match="no device 'abacus'"):
         _ = place.device

@@ -126,13 +126,12 @@ def test_a_run_in_which_every_site_fails_says_why_and_fails(tmp_path, cache, dat
 
 
 def test_a_privacy_filter_bounds_what_a_round_can_change(tmp_path, cache, data):
-    """As docs/privacy.md says: after the filters that a job has for its results."""
+    """As docs/privacy.md says."""
     simulation = Simulation(tmp_path, cache, "fclopt_dp", {**SETTINGS, "rounds": 1}, data)
     path = simulation.job / "app/config/config_fed_client.json"
     document = json.loads(path.read_text())
-    place = document["task_result_filters"][0]["filters"][0]["args"]
-    clip = {"path": "fclseg.flare.filters.privacy.ClipAndNoise", "args": {**place, "clip": 0.01, "sigma": 0.0}}
-    document["task_result_filters"][0]["filters"].append(clip)
+    clip = {"path": "fclseg.flare.filters.privacy.ClipAndNoise", "args": {"clip": 0.01, "sigma": 0.0}}
+    document["task_result_filters"] = [{"tasks": ["pretrain"], "filters": [clip]}]
     path.write_text(json.dumps(document))
     assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]
     assert {report["status"] for report in simulation.rounds[0]["sites"].values()} == {"ok"}

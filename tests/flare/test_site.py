@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fclseg.data.phantom import write_phantom
-from fclseg.flare.settings import LOCAL_FILE, Place, RunSettings
+from fclseg.flare.place import LOCAL_FILE, Place
+from fclseg.flare.settings import RunSettings
 from fclseg.flare.site import Site
 
 
@@ -21,7 +22,7 @@ def site(tmp_path):
 
 def test_method_and_images_go_to_the_sites_device_and_the_initial_weights_do_not(site, monkeypatch):
     """On torch's device without data, which every machine has."""
-    monkeypatch.setattr("fclseg.flare.settings.choose_device", lambda name: torch.device("meta"))
+    monkeypatch.setattr("fclseg.flare.place.choose_device", lambda name: torch.device("meta"))
     assert {tensor.device.type for tensor in site.method.state_dict().values()} == {"meta"}
     batch = next(site.sampler.epoch(torch.Generator()))
     assert batch.images.device.type == batch.partners.device.type == batch.partitions.device.type == "meta"

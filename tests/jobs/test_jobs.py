@@ -46,7 +46,7 @@ def test_every_component_of_a_job_can_be_imported(job):
         assert hasattr(importlib.import_module(module), name)
 
 
-def test_ptnu_is_fclopt_and_two_filters_and_dp_one_more():
+def test_ptnu_is_fclopt_and_two_filters_and_dp_adds_a_task():
     def filters(job):
         documents = [json.loads(text) for path, text in _committed(job).items() if "config_fed" in path]
         chains = [d["task_data_filters"] + d["task_result_filters"] for d in documents]
@@ -54,7 +54,7 @@ def test_ptnu_is_fclopt_and_two_filters_and_dp_one_more():
 
     assert filters("fclopt") == []
     assert filters("fclopt_ptnu") == ["PredictTarget", "TargetToDistance"]
-    assert filters("fclopt_dp") == ["PredictTarget", "TargetToDistance", "WithholdBetweenCalibrations"]
+    assert filters("fclopt_dp") == ["PredictTarget", "TargetToDistance"]
 
 
 def test_a_job_waits_for_as_many_sites_as_its_rounds_need():

@@ -10,8 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fclseg.errors import FCLSegError
+from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.states import Arrays, check_state
+
+MOST_SAMPLES = 10**8
+"""More slices than any hospital has. With ``states.MOST_COUNTED`` it keeps weighted sums of counters within int64."""
 
 
 class WeightedMean:
@@ -30,14 +33,14 @@ class WeightedMean:
 
     def add(self, state: Mapping[str, np.ndarray], weight: int, site: str = "") -> None:
         """Take in one site's component with its number of samples; a refused one leaves the mean as it was."""
-        if weight != int(weight) or weight < 1:
-            raise FCLSegError(f"{site or 'a site'}: {weight} is no number of samples: it must be 1, 2, 3 ...")
-        weight = int(weight)
+        check_samples(weight, site)
         if self._like is None:
             self._like = {name: np.empty_like(array) for name, array in state.items()}
         check_state(state, self._like, site, self.component)
-        for name in self._like:
-            self._accumulate(name, state[name], weight)
+        # All sums first, and only then in their place: whatever fails on the way, the mean stays as it was.
+        added = {name: self._added(name, state[name], weight) for name in self._like}
+        self._sums = {name: total for name, (total, _) in added.items()}
+        self._errors = {name: error for name, (_, error) in added.items()}
         self.total_weight += weight
 
     def result(self) -> Arrays:
@@ -46,22 +49,29 @@ class WeightedMean:
             raise FCLSegError(f"no site sent component '{self.component}': there is nothing to average")
         return {name: self._mean(name) for name in self._like}
 
-    def _accumulate(self, name: str, array: np.ndarray, weight: int) -> None:
+    def _added(self, name: str, array: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
+        """A tensor's sum and its rounding error with one more contribution."""
         if np.issubdtype(array.dtype, np.integer):
-            self._sums[name] = self._sums.get(name, 0) + array.astype(np.int64) * weight
-            return
+            term = array.astype(np.int64) * weight
+            return (self._sums[name] + term if name in self._sums else term), np.zeros(())
         term = array.astype(np.float64) * weight
         if name not in self._sums:
-            self._sums[name], self._errors[name] = term, np.zeros_like(term)
-            return
-        self._sums[name], error = two_sum(self._sums[name], term)
-        self._errors[name] = self._errors[name] + error
+            return term, np.zeros_like(term)
+        total, error = two_sum(self._sums[name], term)
+        return total, self._errors[name] + error
 
     def _mean(self, name: str) -> np.ndarray:
         kind, total = self._like[name].dtype, self.total_weight
         if np.issubdtype(kind, np.integer):
             return np.asarray((2 * self._sums[name] + total) // (2 * total)).astype(kind)
         return np.asarray((self._sums[name] + self._errors[name]) / total).astype(kind)
+
+
+def check_samples(count: object, site: str = "") -> int:
+    """A site's number of samples n_c, refused when it is not a whole number of a plausible size."""
+    if type(count) is not int or not 1 <= count <= MOST_SAMPLES:
+        raise PublicError(f"{site or 'a site'}: {count!r:.40} is no number of samples: it must be 1, 2, 3 ...")
+    return count
 
 
 def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

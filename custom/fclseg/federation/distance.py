@@ -10,8 +10,12 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from fclseg.errors import FCLSegError
+from fclseg.errors import FCLSegError, PublicError
+from fclseg.federation.robust import lower_median
 from fclseg.federation.states import parameter_names
+
+FAR_BEYOND = 10.0
+"""How many times the median distance no honest site measures."""
 
 
 def distance(theta: Mapping[str, np.ndarray], xi: Mapping[str, np.ndarray]) -> float:
@@ -55,12 +59,12 @@ class DistancePredictor:
         if not distances:
             raise FCLSegError("no site answered with its distance: the distance cannot be predicted in this round")
         values = {site: check_distance(value, site) for site, value in distances.items()}
-        recent = [value for site, value in values.items() if site in (trained or ())]
+        recent = {site: value for site, value in values.items() if site in (trained or ())}
         known = self.exact if self.exact is not None else self.last
         if trained and not recent and known is not None:
             self.exact, self.last = None, known
             return known
-        counted = recent or list(values.values())
+        counted = plausible(recent or values)
         mean = math.fsum(counted) / len(counted)  # exact sum, so the order of answers does not matter
         if self.exact is not None and mean > 0:
             self.alpha = self.exact / mean
@@ -72,9 +76,14 @@ class DistancePredictor:
         return asdict(self)
 
 
+def plausible(distances: Mapping[str, float]) -> list[float]:
+    """The distances without those far beyond the median one, which would spoil the mean and with it alpha."""
+    most = FAR_BEYOND * lower_median(list(distances.values()))
+    return [value for value in distances.values() if value <= most or not most]
+
+
 def check_distance(value: float, site: str) -> float:
     """The value as a float, refused when it is no distance: not finite, or negative."""
-    value = float(value)
-    if not math.isfinite(value) or value < 0:
-        raise FCLSegError(f"{site}: {value} is no distance between networks: its weights are damaged or diverged")
-    return value
+    if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
+        raise PublicError(f"{site}: {value!r:.40} is no distance between networks: its weights are damaged or diverged")
+    return float(value)

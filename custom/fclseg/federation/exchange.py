@@ -103,3 +103,16 @@ def get_row(job: str) -> Row:
 def crosses(when: str, round_number: int, calibration_rounds: int) -> bool:
     """Whether a flow with this ``when`` crosses in this round (rounds count from 0)."""
     return when == ALWAYS or (when == CALIBRATION and round_number % calibration_rounds == 0)
+
+
+FEATURES = frozenset(flow.component for row in ROWS.values() for flow in row.flows if flow.combine == OTHERS)
+"""Components that describe single images instead of a network."""
+
+
+def goes_up(row: Row, round_number: int, calibration_rounds: int) -> set[str]:
+    """The components that leave a site in this round, the distance aside."""
+    return {
+        flow.component
+        for flow in row.flows
+        if flow.component != DISTANCE and crosses(flow.up, round_number, calibration_rounds)
+    }

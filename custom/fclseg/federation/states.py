@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import torch
 
-from fclseg.errors import FCLSegError
+from fclseg.errors import PublicError
 
 Arrays = dict[str, np.ndarray]
 
@@ -19,6 +19,9 @@ SCALAR_BYTES = 8
 VARIANCE, COUNTER = "running_var", "num_batches_tracked"
 STATISTICS = ("running_mean", VARIANCE, COUNTER)
 """The last part of the names of BatchNorm's buffers: not parameters, so no part of any distance."""
+
+MOST_COUNTED = 10**9
+"""The largest value of a counter, such as BatchNorm's number of batches."""
 
 
 def to_arrays(state: Mapping[str, torch.Tensor]) -> Arrays:
@@ -49,16 +52,20 @@ def check_state(state: Mapping[str, np.ndarray], like: Mapping[str, np.ndarray],
     where = f"{site or 'a site'}: component '{component}'"
     if different := sorted(set(state) ^ set(like)):
         fault = "lacks" if different[0] in like else "brings an unknown"
-        raise FCLSegError(f"{where} {fault} tensor '{different[0]}': run the same version and preset at every site")
+        raise PublicError(f"{where} {fault} tensor '{different[0]}': run the same version and preset at every site")
     for name, expected in like.items():
         array = state[name]
         if not isinstance(array, np.ndarray) or array.shape != expected.shape or array.dtype != expected.dtype:
-            raise FCLSegError(
+            raise PublicError(
                 f"{where} has tensor '{name}' as {_describe(array)} instead of {_describe(expected)}: "
                 "run the same preset at every site"
             )
+        if np.issubdtype(array.dtype, np.integer) and array.size and (array.min() < 0 or array.max() > MOST_COUNTED):
+            raise PublicError(f"{where} has counters in tensor '{name}' that are no counts: its update is not used")
+        if name.rsplit(".", 1)[-1] == VARIANCE and array.size and array.min() < 0:
+            raise PublicError(f"{where} has negative variances in tensor '{name}': its update is not used")
         if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-            raise FCLSegError(
+            raise PublicError(
                 f"{where} has values in tensor '{name}' that are not finite: its update is not used; "
                 "lower the learning rate or look at the site's images"
             )

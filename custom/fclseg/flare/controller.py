@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from fclseg.errors import FCLSegError
 from fclseg.flare.attendance import Attendance
 from fclseg.flare.messages import REASON, Message
 from fclseg.flare.meter import Meter
+from fclseg.flare.place import Place
 from fclseg.flare.rounds import RunLoop
 from fclseg.flare.run_folder import RunFolder
-from fclseg.flare.settings import Place, RunSettings, start_over
+from fclseg.flare.settings import RunSettings, start_over
 from fclseg.flare.simulation import shared_places
 
 POLL_SECONDS = 0.05
@@ -29,16 +31,19 @@ POLL_SECONDS = 0.05
 class RoundController(Controller):
     """NVFlare's side of a run: who takes part, sending tasks, waiting, and what happens to sites that fail."""
 
-    def __init__(self, settings: dict[str, Any], workspace: str, job_id: str):
+    def __init__(self, settings: dict[str, Any]):
         super().__init__(task_check_period=POLL_SECONDS)
-        self._place = Place("server", Path(workspace), job_id)
-        self._settings = RunSettings.read(settings)
-        self._meter = Meter(self._place)
+        self._given = settings
+        self._meter: Meter | None = None
         self._attendance: Attendance | None = None
 
-    @property
-    def run_path(self) -> Path:
-        return self._place.runs / self._settings.run
+    @cached_property
+    def _settings(self) -> RunSettings:
+        """The job's settings; wrong ones end the run with a sentence."""
+        return RunSettings.read(self._given)
+
+    def run_path(self, fl_ctx: FLContext) -> Path:
+        return Place.of_server(fl_ctx).runs / self._settings.run
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Everything that can fail with a sentence for the user happens in ``control_flow``."""
@@ -48,7 +53,8 @@ class RoundController(Controller):
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         super().handle_event(event_type, fl_ctx)
-        self._meter.handle_event(event_type, fl_ctx)
+        if self._meter:
+            self._meter.handle_event(event_type, fl_ctx)
         if event_type == EventType.BEFORE_PROCESS_TASK_REQUEST and self._attendance:
             site = fl_ctx.get_peer_context().get_identity_name()
             if self._attendance.heard(site):
@@ -61,23 +67,30 @@ class RoundController(Controller):
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         try:
-            self._run(abort_signal, fl_ctx)
+            folder = RunFolder(self.run_path(fl_ctx))
+            with folder.held():
+                folder.clear_failure()
+                try:
+                    self._run(folder, abort_signal, fl_ctx)
+                except FCLSegError as error:
+                    folder.fail(str(error))
+                    raise
         except FCLSegError as error:
             self.system_panic(str(error), fl_ctx)
         except Exception as error:
             self.log_exception(fl_ctx, "the run failed")
             self.system_panic(f"the run failed with {type(error).__name__}: {error}", fl_ctx)
 
-    def _run(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        self._settings.check_place(self._place)
+    def _run(self, folder: RunFolder, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        place = Place.of_server(fl_ctx)
+        self._settings.check_place(place)
+        self._meter = Meter(fl_ctx.get_job_id())
+        self._meter.listen(self._engine.get_cell())
         present = sorted(client.name for client in self._engine.get_clients())
-        shared, sentence = (
-            shared_places(self._place, present) if self._place.simulated else ({}, "images stay at the sites")
-        )
+        shared, sentence = shared_places(place, present) if place.simulated else ({}, "images stay at the sites")
         self.log_info(fl_ctx, sentence)
-        folder = RunFolder(self.run_path)
         config = {"settings": self._settings.to_dict()} | {name: shared.get(name) for name in ("data", "splits")}
-        if self._place.simulated:  # patients are dealt out by the number of sites, so that must not change
+        if place.simulated:  # patients are dealt out by the number of sites, so that must not change
             config["sites"] = present
         folder.open(config, fresh=start_over())
         sites = folder.admit(present)
@@ -92,7 +105,7 @@ class RoundController(Controller):
             return self._ask(task_name, messages, timeout, accept, abort_signal, fl_ctx)
 
         loop.run(ask, lambda text: self.log_info(fl_ctx, text))
-        if not self._place.simulated:
+        if not place.simulated:
             folder.publish(Path(self._engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / "fclseg")
 
     def _ask(

@@ -33,6 +33,11 @@ def after(site: Site) -> dict[str, Arrays]:
     return {PREFIX + "trained": to_arrays(site.method.send("target"))} if site.settings.diagnostics else {}
 
 
+def take(message: Message) -> dict[str, Arrays]:
+    """Take the diagnostic components out of a result."""
+    return {name: message.components.pop(name) for name in list(message.components) if name.startswith(PREFIX)}
+
+
 class Diagnostics:
     """The server's side: keeps the true global target of the coming round."""
 
@@ -41,11 +46,10 @@ class Diagnostics:
         self._next = WeightedMean("target")
         self._errors: dict[str, dict[str, float]] = {}
 
-    def accept(self, site: str, message: Message, online: Mapping[str, np.ndarray]) -> None:
-        """Take the diagnostic components out of a result and compare them with the truth of this round."""
-        found = {name: message.components.pop(name) for name in list(message.components) if name.startswith(PREFIX)}
+    def accept(self, site: str, found: dict[str, Arrays], samples: int, online: Mapping[str, np.ndarray]) -> None:
+        """Compare what ``take`` found in a result with the truth of this round."""
         if trained := found.get(PREFIX + "trained"):
-            self._next.add(trained, message.meta["samples"], site)
+            self._next.add(trained, samples, site)
         if self.truth is None:
             return
         scale = _norm(online, self.truth)

@@ -1,13 +1,20 @@
-"""NVFlare's entry at a site: routes the two tasks to the learner and turns failures into readable answers."""
+"""NVFlare's entry at a site: passes each task through the hospital's gate to the learner, and failures to nobody else.
+
+This is the only executor that a site's list of classes has, so no job can do without the gate.
+"""
 
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from nvflare.app_common.executors.learner_executor import LearnerExecutor
+from nvflare.app_common.logging.constants import is_log_streaming_allowed
 
-from fclseg.errors import DataError, FCLSegError
+from fclseg.errors import PublicError
+from fclseg.flare.gate import Gate
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, REASON
+from fclseg.flare.place import Place
+from fclseg.flare.problems import note_problem, public_sentence
 
 
 class SiteExecutor(LearnerExecutor):
@@ -17,27 +24,35 @@ class SiteExecutor(LearnerExecutor):
         super().__init__(learner_id, train_task=PRETRAIN_TASK)
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        if task_name not in (PRETRAIN_TASK, DISTANCE_TASK):
+            return make_reply(ReturnCode.TASK_UNKNOWN)
         try:
+            check_logs_stay(fl_ctx)
             if not self.is_initialized:
                 self.initialize(fl_ctx)
                 self.is_initialized = True
-            if task_name == PRETRAIN_TASK:
-                return self.learner.train(shareable, fl_ctx, abort_signal)
-            if task_name == DISTANCE_TASK:
-                return self.learner.distance(shareable, fl_ctx, abort_signal)
+            site, message = self.learner.open(shareable, fl_ctx)
+            gate = Gate(site, task_name, message)
+            gate.admit()
+            work = self.learner.train if task_name == PRETRAIN_TASK else self.learner.distance
+            return gate.release(work(shareable, fl_ctx, abort_signal)).to_shareable()
         except Exception as error:
-            self.log_exception(fl_ctx, f"task {task_name} failed: {error}")
-            return failed(error)
-        return make_reply(ReturnCode.TASK_UNKNOWN)
+            return self._failed(task_name, error, fl_ctx)
+
+    def _failed(self, task_name: str, error: Exception, fl_ctx: FLContext) -> Shareable:
+        """A failed result. What is wrong in full stays in the site's own file: error messages name files, and those
+        may name patients."""
+        note_problem(Place.of_site(fl_ctx).runs, f"task {task_name} failed", error)
+        self.log_error(fl_ctx, f"task {task_name} failed: {public_sentence(error)}")
+        reply = make_reply(ReturnCode.EXECUTION_EXCEPTION)
+        reply.set_header(REASON, public_sentence(error))
+        return reply
 
 
-def failed(error: Exception) -> Shareable:
-    """A failed result with a reason for the server's log.
-
-    Sentences about data may contain file names, and those may contain names of patients, so they stay in the site's own
-    log; so do errors that nobody wrote a sentence for.
-    """
-    reply = make_reply(ReturnCode.EXECUTION_EXCEPTION)
-    public = isinstance(error, FCLSegError) and not isinstance(error, DataError)
-    reply.set_header(REASON, str(error) if public else f"{type(error).__name__}, explained in the site's own log")
-    return reply
+def check_logs_stay(fl_ctx: FLContext) -> None:
+    """Refuse to work where NVFlare sends the site's log files to the server; in a simulation all is one machine."""
+    if not Place.of_site(fl_ctx).simulated and is_log_streaming_allowed(fl_ctx):
+        raise PublicError(
+            'this site sends its log files to the server, and they may name patients: set "allow_log_streaming" to '
+            "false in its local/resources.json and restart it"
+        )

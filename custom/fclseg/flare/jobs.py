@@ -1,8 +1,9 @@
 """Writes NVFlare jobs from the exchange plan: ``python -m fclseg.flare.jobs jobs`` makes the committed ones.
 
-A job is configuration only. The package is installed at every site, so a hospital need not allow foreign code: it adds
-``fclseg.`` to its list of allowed classes (docs/operations.md). The simulator has no such list. It builds classes of
-other packages only for jobs that have a folder ``custom``, so the jobs for the simulator have one, without code.
+A job is configuration only. The package is installed at every site, so a hospital need not allow foreign code: its kit
+lists the classes that a job may name (``classes.py``), and none of them takes a path or a name from the job. A
+simulator that somebody starts by hand has no such list. It builds classes of other packages only for jobs that have a
+folder ``custom``, so the committed jobs have one, without code.
 """
 
 import argparse
@@ -17,9 +18,8 @@ from fclseg.methods.registry import method_class
 from fclseg.presets import Preset, get_preset
 
 CONTROLLER = "controller"
-PARTY = {"workspace": "{WORKSPACE}", "job_id": "{JOB_ID}"}
-SITE = {**PARTY, "site": "{SITE_NAME}"}
-CURVES = "analytix_log_stats"
+CUSTOM, NOTE = "app/custom", "README.md"
+"""Where a job would have code, and the one file that ours have there."""
 NO_CODE = """There is no code here, on purpose. NVFlare's simulator runs classes of an installed package (`fclseg`) only
 for jobs that have this folder. Jobs for real sites are made without it: see docs/operations.md.
 """
@@ -32,7 +32,7 @@ def meta(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
-    filters = [_chain("fclseg.flare.filters.ptnu.TargetToDistance", {})] if row.predicts_target else []
+    filters = [_chain("fclseg.flare.filters.ptnu.TargetToDistance")] if row.predicts_target else []
     return {
         "format_version": 2,
         "server": {"heart_beat_timeout": 600, "task_request_interval": 0.2},
@@ -40,7 +40,7 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "id": CONTROLLER,
                 "path": "fclseg.flare.controller.RoundController",
-                "args": {"settings": {"job": row.job, **settings}, **PARTY},
+                "args": {"settings": {"job": row.job, **settings}},
             }
         ],
         "task_data_filters": filters,
@@ -49,7 +49,7 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "id": "curves",
                 "path": "fclseg.flare.tensorboard.RunCurves",
-                "args": {"controller_id": CONTROLLER, "events": [f"fed.{CURVES}"]},
+                "args": {"controller_id": CONTROLLER},
             }
         ],
     }
@@ -57,8 +57,7 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def client(row: Row) -> dict[str, Any]:
     tasks = [DISTANCE_TASK, PRETRAIN_TASK] if row.predicts_distance else [PRETRAIN_TASK]
-    predicts = [_chain("fclseg.flare.filters.ptnu.PredictTarget", SITE)] if row.predicts_target else []
-    withholds = [_chain("fclseg.flare.filters.dp.WithholdBetweenCalibrations", SITE)] if row.predicts_distance else []
+    predicts = [_chain("fclseg.flare.filters.ptnu.PredictTarget")] if row.predicts_target else []
     return {
         "format_version": 2,
         "executors": [
@@ -68,20 +67,16 @@ def client(row: Row) -> dict[str, Any]:
             }
         ],
         "task_data_filters": predicts,
-        "task_result_filters": withholds,
+        "task_result_filters": [],
         "components": [
-            {"id": "learner", "path": "fclseg.flare.learner.SiteLearner", "args": SITE},
-            {
-                "id": "curves",
-                "path": "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent",
-                "args": {"events_to_convert": [CURVES]},
-            },
+            {"id": "learner", "path": "fclseg.flare.learner.SiteLearner", "args": {}},
+            {"id": "curves", "path": "fclseg.flare.curves.SiteCurves", "args": {}},
         ],
     }
 
 
-def _chain(path: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {"tasks": [PRETRAIN_TASK], "filters": [{"path": path, "args": dict(arguments)}]}
+def _chain(path: str) -> dict[str, Any]:
+    return {"tasks": [PRETRAIN_TASK], "filters": [{"path": path, "args": {}}]}
 
 
 def with_filters(sites: dict[str, Any], filters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -102,7 +97,7 @@ def files(
         "app/config/config_fed_client.json": with_filters(client(row), filters),
     }
     texts = {path: json.dumps(document, indent=2) + "\n" for path, document in documents.items()}
-    return texts | {"app/custom/README.md": NO_CODE} if simulator else texts
+    return texts | {f"{CUSTOM}/{NOTE}": NO_CODE} if simulator else texts
 
 
 def write_job(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,8 +17,8 @@ from fclseg.flare import diagnostics
 from fclseg.flare.curves import send_curves
 from fclseg.flare.memory import SiteState
 from fclseg.flare.messages import Message, check_message
+from fclseg.flare.place import Place
 from fclseg.flare.run_folder import ENCODER, export_encoder
-from fclseg.flare.settings import Place
 from fclseg.flare.site import Site
 from fclseg.flare.slots import training_slot
 
@@ -30,51 +29,53 @@ if TYPE_CHECKING:
 class SiteLearner(Learner):
     """Answers the tasks ``distance`` (one number) and ``pretrain`` (one round of local training)."""
 
-    def __init__(self, workspace: str, job_id: str, site: str):
+    def __init__(self) -> None:
         super().__init__()
-        self._place = Place(site, Path(workspace), job_id)
         self._site: Site | None = None
 
-    def distance(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+    def distance(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Message:
         """dp_c = d(F_theta, f_xi_c) (Eq. dist_pred_raw), and keep the global network for the ``pretrain`` task."""
-        message = self._read(data)
-        round_number, memory = message.round_number, self._site.memory
+        site, message = self.open(data, fl_ctx)
+        round_number, memory = message.round_number, site.memory
         with memory.held():
-            own = to_arrays(self._site.component("target", round_number))
+            own = to_arrays(site.component("target", round_number))
             check_state(message.components["online"], own, "the server", "online")
             memory.keep_global(round_number, {name: to_tensors(part) for name, part in message.components.items()})
         answer = distance(message.components["online"], own)
-        return Message(distance=answer, meta={"round": round_number}).to_shareable()
+        return Message(distance=answer, meta={"round": round_number, "run": message.meta["run"]})
 
-    def train(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+    def train(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Message:
         """One round: recall the site's state, receive, train, remember, send."""
         from fclseg.methods.training import optimizer_state
 
-        message = self._read(data)
-        site, round_number = self._site, message.round_number
-        with training_slot(self._place.threads), site.memory.held():
-            torch.set_num_threads(self._place.threads)
+        site, message = self.open(data, fl_ctx)
+        round_number, threads = message.round_number, site.place.threads
+        with training_slot(threads), site.memory.held():
+            torch.set_num_threads(threads)
             state = site.memory.load_before(round_number)
             optimizer = self._prepare(state)
             before = diagnostics.before(site, message)
             self._receive(message, late=state is None and round_number > 0)
             result = self._train(optimizer, round_number)
             answer = self._outgoing({"round": round_number, "run": message.meta["run"], **vars(result)})
-            self._check(answer, self._place.name)  # before it is remembered: a round that went wrong leaves no trace
+            self._check(answer, site.place.name)  # before it is remembered: a round that went wrong leaves no trace
             site.memory.save(SiteState(round_number, site.method.state_dict(), optimizer_state(optimizer)))
             if not site.settings.row.shares_online:
                 export_encoder(site.memory.folder / ENCODER, site.method, site.settings, round_number)
         send_curves(self, fl_ctx, round_number, loss=result.loss, feature_std=result.feature_std)
         answer.components.update(before | diagnostics.after(site))
-        return answer.to_shareable()
+        return answer
 
-    def _read(self, data: Shareable) -> Message:
-        """The task's message; the site's objects are built anew when the run changes."""
+    def open(self, data: Shareable, fl_ctx: FLContext) -> tuple[Site, Message]:
+        """The site in the run that a task belongs to, and the task's message.
+
+        The site's objects are built again when the run or the site's own settings change.
+        """
         message = Message.from_shareable(data)
-        site = Site.of(self._place, message)
-        if self._site is None or (site.run_id, site.settings) != (self._site.run_id, self._site.settings):
+        site = Site.of(Place.of_site(fl_ctx), message)
+        if self._site is None or site != self._site:
             self._site = site
-        return message
+        return self._site, message
 
     def _check(self, message: Message, sender: str) -> None:
         """Refuse what is not of this run's components, shapes and kinds, or not finite."""
@@ -120,7 +121,7 @@ class SiteLearner(Learner):
             lr=cosine_lr(site.method.learning_rate, round_number, preset.pretraining.rounds),
             epochs=preset.pretraining.local_epochs,
             seed=site.settings.seed,
-            site=self._place.name,
+            site=site.place.name,
             round_number=round_number,
         )
 
@@ -132,7 +133,7 @@ class SiteLearner(Learner):
                 continue
             arrays = to_arrays(self._site.method.send(flow.component))
             if flow.combine == OTHERS:
-                message.others[flow.component] = {self._place.name: arrays}
+                message.others[flow.component] = {self._site.place.name: arrays}
             else:
                 message.components[flow.component] = arrays
         return message

@@ -5,15 +5,17 @@ three are the same case here: a task of round r starts from the newest state of 
 for that: one more than the server has checkpoints, since a site may have finished the round in which the server died.
 """
 
-import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from fclseg.flare.tensors import KEPT_CHECKPOINTS, State, StateError, read_state, write_state
+from fclseg.locks import held
 
 KEPT_ROUNDS = KEPT_CHECKPOINTS + 1
+LOCK_SECONDS = 600
+"""How long a task waits for one of an earlier process that still trains."""
 
 
 @dataclass
@@ -86,9 +88,7 @@ class SiteMemory:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the folder for one task, so that a process that outlived a killed run cannot write in between."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / "lock", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with held(self.folder / "lock", f"the site's memory {self.folder}", LOCK_SECONDS):
             yield
 
     def _paths(self) -> list[Path]:

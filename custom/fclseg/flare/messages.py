@@ -12,7 +12,7 @@ from typing import Any
 from nvflare.apis.dxo import DXO, DataKind, from_shareable
 from nvflare.apis.shareable import Shareable
 
-from fclseg.errors import FCLSegError
+from fclseg.errors import PublicError
 from fclseg.federation.distance import check_distance
 from fclseg.federation.exchange import DISTANCE
 from fclseg.federation.states import SCALAR_BYTES, Arrays, array_bytes, check_state
@@ -49,16 +49,19 @@ class Message:
 
     @classmethod
     def from_dxo(cls, dxo: DXO) -> "Message":
-        if dxo.data_kind != DataKind.COLLECTION or "round" not in dxo.meta:
-            raise FCLSegError("a message is not a collection of components with a round: run one version everywhere")
+        number = dxo.meta.get("round")
+        if dxo.data_kind != DataKind.COLLECTION or type(number) is not int or not isinstance(dxo.data, dict):
+            raise PublicError("a message is not a collection of components with a round: run one version everywhere")
         message = cls(meta=dict(dxo.meta))
         for name, entry in dxo.data.items():
+            if not isinstance(entry, DXO) or not isinstance(entry.data, dict):
+                raise PublicError(f"a message has no component in '{name!s:.40}': run one version everywhere")
             if name == DISTANCE:
-                message.distance = check_distance(entry.data["d"], "the message")
+                message.distance = check_distance(entry.data.get("d"), "the message")
             elif entry.data_kind == DataKind.COLLECTION:
-                message.others[name] = {site: part.data for site, part in entry.data.items()}
+                message.others[name] = {str(site): _arrays(part) for site, part in entry.data.items()}
             else:
-                message.components[name] = entry.data
+                message.components[name] = _arrays(entry)
         return message
 
     @classmethod
@@ -75,11 +78,17 @@ class Message:
         return sizes
 
 
+def _arrays(part: object) -> Arrays:
+    if not isinstance(part, DXO) or not isinstance(part.data, dict):
+        raise PublicError("a message has a component without tensors: run one version everywhere")
+    return dict(part.data)
+
+
 def check_message(message: Message, like: Mapping[str, Arrays], sender: str) -> None:
     """Refuse unknown components, wrong shapes and numbers that are not finite, naming the sender."""
     parts = [(name, arrays) for name, arrays in message.components.items()]
     parts += [(name, arrays) for name, states in message.others.items() for arrays in states.values()]
     for name, arrays in parts:
         if name not in like:
-            raise FCLSegError(f"{sender}: unknown component '{name}': run the same version and job at every site")
+            raise PublicError(f"{sender}: unknown component '{name}': run the same version and job at every site")
         check_state(arrays, like[name], sender, name)

@@ -1,7 +1,7 @@
-"""Counting bytes on the server: the payload of messages by component, and the frames that NVFlare really moved.
+"""Counting bytes on the server: the payload of messages by component, and what NVFlare really moved for them.
 
-Frames are counted at the server's cell (in a simulation the root cell, otherwise the one of the job's own process),
-which everything to and from a site's job passes. Their headers name sender and receiver, so relays do not matter.
+NVFlare has no counter of bytes by peer. Its cell, the party's end of the wire, calls filters for every message, pieces
+of streams included; ours only looks. Headers name sender and receiver, so relays do not matter.
 """
 
 import threading
@@ -12,27 +12,27 @@ import msgpack
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
+from nvflare.fuel.f3.cellnet.cell import Cell
 from nvflare.fuel.f3.cellnet.defs import MessageHeaderKey
-from nvflare.fuel.f3.sfm.conn_manager import SfmFrameReceiver
-from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
-from nvflare.fuel.f3.sfm.sfm_conn import SfmConnection
+from nvflare.fuel.f3.cellnet.utils import buffer_len
+from nvflare.fuel.f3.message import Message as CellMessage
 
 from fclseg.flare.messages import Message
-from fclseg.flare.settings import Place
 
 UP, DOWN = "up", "down"
+SERVER = "server"
+FRAME_BYTES = 16
+"""The fixed part in front of every message on the wire."""
 
 
 class Meter:
     """Counts of one round, by site and direction."""
 
-    def __init__(self, place: Place):
-        self._cell = "server" if place.simulated else f"server.{place.job_id}"
-        self._job_id = place.job_id
+    def __init__(self, job_id: str):
+        self._job_id = job_id
         self._lock = threading.Lock()
         self._payload: dict[str, dict[str, Counter]] = defaultdict(lambda: {UP: Counter(), DOWN: Counter()})
         self._wire: dict[str, Counter] = defaultdict(Counter)
-        _listen(self)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Messages as they cross: after the server's filters on the way down, before them on the way up."""
@@ -48,15 +48,23 @@ class Meter:
         with self._lock:
             self._payload[site][direction].update(Message.from_shareable(shareable).payload())
 
-    def frame(self, local: str, direction: str, headers: dict | None, size: int) -> None:
-        """One frame that a cell of this process sent or received."""
-        if local != self._cell or not headers:
-            return
-        key = MessageHeaderKey.DESTINATION if direction == DOWN else MessageHeaderKey.ORIGIN
-        site, _, job_id = str(headers.get(key, "")).partition(".")
-        if job_id == self._job_id:
-            with self._lock:
-                self._wire[site][direction] += size
+    def listen(self, cell: Cell) -> None:
+        """Count the messages of this job that pass the server's cell."""
+        for add in (
+            cell.core_cell.add_incoming_filter,
+            cell.core_cell.add_outgoing_request_filter,
+            cell.core_cell.add_outgoing_reply_filter,
+        ):
+            add("*", "*", self.message)
+
+    def message(self, message: CellMessage) -> None:
+        """One message that crosses, with its headers and the fixed part of its frame. It passes as it is."""
+        for way, key in ((DOWN, MessageHeaderKey.DESTINATION), (UP, MessageHeaderKey.ORIGIN)):
+            site, _, job_id = str(message.get_header(key, "")).partition(".")
+            if job_id == self._job_id and site != SERVER:
+                size = FRAME_BYTES + len(msgpack.packb(message.headers, default=str)) + _payload_bytes(message.payload)
+                with self._lock:
+                    self._wire[site][way] += size
 
     def take(self, sites: list[str]) -> dict[str, dict[str, Any]]:
         """The counts since the last call: {site: {up: {payload: {component: bytes}, wire: bytes}, down: ...}}.
@@ -76,18 +84,5 @@ class Meter:
         return counts
 
 
-def _listen(meter: Meter) -> None:
-    """NVFlare has no counter of bytes by peer, so its two frame functions are wrapped, once for each run."""
-    send, receive = SfmConnection.send_frame, SfmFrameReceiver.process_frame
-
-    def send_frame(self, prefix, headers, payload):
-        send(self, prefix, headers, payload)
-        meter.frame(self.local_endpoint.name, DOWN, headers, prefix.length)
-
-    def process_frame(self, frame):
-        prefix = Prefix.from_bytes(frame)
-        headers = msgpack.unpackb(frame[PREFIX_LEN : PREFIX_LEN + prefix.header_len]) if prefix.header_len else None
-        meter.frame(self.conn.local_endpoint.name, UP, headers, prefix.length)
-        receive(self, frame)
-
-    SfmConnection.send_frame, SfmFrameReceiver.process_frame = send_frame, process_frame
+def _payload_bytes(payload: object) -> int:
+    return buffer_len(payload) if isinstance(payload, bytes | bytearray | memoryview | list) else 0

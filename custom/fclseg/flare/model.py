@@ -1,14 +1,11 @@
-"""The global model on the server, and the aggregator that makes the next one as results arrive."""
+"""The global model on the server."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from fclseg.errors import FCLSegError
-from fclseg.federation.averaging import WeightedMean
 from fclseg.federation.distance import DistancePredictor
-from fclseg.federation.exchange import ALWAYS, DISTANCE, MEAN, NEVER, OTHERS, Flow, Row, crosses
+from fclseg.federation.exchange import ALWAYS, DISTANCE, MEAN, NEVER, OTHERS, Flow, Row
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
-from fclseg.flare.messages import Message, check_message
 from fclseg.flare.tensors import State
 from fclseg.methods.base import Method
 
@@ -62,45 +59,6 @@ class GlobalModel:
         model.next_round, model.fresh, model.trained = info["next_round"], set(info["fresh"]), info["trained"]
         model.predictor = DistancePredictor(**info["predictor"])
         return model
-
-
-class Aggregator:
-    """Takes the results of one round as they arrive; a refused result leaves no trace."""
-
-    def __init__(self, row: Row, round_number: int, calibration_rounds: int, like: dict[str, Arrays]):
-        flows = [flow for flow in row.flows if flow.component != DISTANCE]
-        self._flows = [flow for flow in flows if crosses(flow.up, round_number, calibration_rounds)]
-        self._like, self._round = like, round_number
-        self._means = {
-            f.component: WeightedMean(f.component, like[f.component]) for f in self._flows if f.combine == MEAN
-        }
-        self._others = {f.component: {} for f in self._flows if f.combine == OTHERS}
-        self.sites: list[str] = []
-
-    def accept(self, site: str, message: Message) -> None:
-        if message.round_number != self._round:
-            raise FCLSegError(f"{site}: the result belongs to round {message.round_number}, not to {self._round}")
-        check_message(message, self._like, site)
-        passed_on = {name: states[site] for name, states in message.others.items() if site in states}
-        expected = {flow.component for flow in self._flows}
-        if different := sorted(expected ^ {*message.components, *passed_on}):
-            fault = "lacks" if different[0] in expected else "brings unexpected"
-            raise FCLSegError(f"{site}: the result {fault} component '{different[0]}': run the same job everywhere")
-        for name, mean in self._means.items():
-            mean.add(message.components[name], message.meta["samples"], site)
-        for name, states in self._others.items():
-            states[site] = passed_on[name]
-        self.sites.append(site)
-
-    def finish(self, model: GlobalModel) -> None:
-        """Turn the accepted results into the next global model."""
-        results = {name: mean.result() for name, mean in self._means.items()}
-        model.means |= results
-        model.fresh = set(results)
-        for name, states in self._others.items():
-            model.others[name] |= states  # of a site that was not asked or did not answer, its last one stays
-        model.trained = sorted(self.sites)
-        model.next_round = self._round + 1
 
 
 def _flows(row: Row, combine: str) -> list[Flow]:

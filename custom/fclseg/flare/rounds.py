@@ -4,15 +4,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fclseg.anatomy.registry import get_anatomy
-from fclseg.errors import FCLSegError
+from fclseg.anatomy.registry import ANATOMIES, get_anatomy
+from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.distance import check_distance, distance
 from fclseg.federation.states import to_arrays, to_tensors
+from fclseg.flare.aggregator import Aggregator
 from fclseg.flare.attendance import Attendance
-from fclseg.flare.diagnostics import Diagnostics
+from fclseg.flare.diagnostics import Diagnostics, take
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, Message
 from fclseg.flare.meter import Meter
-from fclseg.flare.model import Aggregator, GlobalModel
+from fclseg.flare.model import GlobalModel
+from fclseg.flare.reports import read_report
 from fclseg.flare.run_folder import RunFolder, describe
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
@@ -20,10 +22,6 @@ from fclseg.networks.loading import load_encoder
 
 Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], dict[str, str]]
 """(task, message per site, time-out, what to do with an answer) -> the sites that failed, and why."""
-
-
-REPORT = ("samples", "steps", "loss", "feature_std", "seconds")
-"""What a site tells of its round."""
 
 
 class RunLoop:
@@ -35,7 +33,9 @@ class RunLoop:
         self.settings, self.folder, self.run_info = settings, folder, run
         self.attendance, self.meter = attendance, meter
         self.preset = settings.build_preset()
-        self.method = build_method(settings.row, self.preset, settings.seed, get_anatomy(settings.anatomy))
+        anatomy = get_anatomy(settings.anatomy)
+        self.partitions = max(known.partitions for known in (anatomy, *ANATOMIES.values()))  # sites may have any images
+        self.method = build_method(settings.row, self.preset, settings.seed, anatomy)
         if settings.encoder:
             load_encoder(self.method.online, settings.encoder)
         initial = GlobalModel.initial(settings.row, self.method)
@@ -74,42 +74,51 @@ class RunLoop:
             for site in drawn
             if site not in failures
         }
-        reports = self._train(number, messages, failures, record, ask)
-        samples = sum(report["samples"] for report in reports.values())
-        record["loss"] = sum(report["loss"] * report["samples"] for report in reports.values()) / samples
+        reports, weights = self._train(number, messages, failures, record, ask)
+        record["loss"] = sum(reports[site]["loss"] * weight for site, weight in weights.items()) / sum(weights.values())
         record["sites"] = {site: {**reports[site], "status": "ok"} for site in sorted(reports)}
         record["sites"] |= {site: {"status": reason} for site, reason in sorted(failures.items())}
         record["bytes"] = self.meter.take(drawn)
         record["seconds"] = time.perf_counter() - started
         return record
 
-    def _train(self, number: int, messages, failures, record, ask: Ask) -> dict[str, dict[str, Any]]:
-        """Local training at the sites, aggregated as results arrive; returns what each site reports."""
-        aggregator = Aggregator(self.settings.row, number, self.preset.pretraining.calibration_rounds, self.like)
+    def _train(
+        self, number: int, messages, failures, record, ask: Ask
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
+        """Local training at the sites; returns what each site reports, and its weight."""
+        every = self.preset.pretraining.calibration_rounds
+        aggregator = Aggregator(self.model, every, self.like, self.partitions, self.settings.protection)
         online = self.model.means.get("online")  # of diagnostics only
         reports: dict[str, dict[str, Any]] = {}
 
         def accept(site: str, message: Message) -> None:
-            report = {name: message.meta[name] for name in REPORT}
-            if self.diagnostics:
-                self.diagnostics.accept(site, message, online)
+            self._check_run(site, message)
+            report = read_report(message.meta, site)
+            measured = take(message) if self.diagnostics else {}
             aggregator.accept(site, message)
+            if self.diagnostics:
+                self.diagnostics.accept(site, measured, report["samples"], online)
             reports[site] = report
 
         failures |= ask(PRETRAIN_TASK, messages, self.settings.pretrain_timeout, accept)
+        failures |= aggregator.settle()
         self._check_enough(number, aggregator.sites, failures)
-        aggregator.finish(self.model)
+        weights = aggregator.weights
+        aggregator.finish()
         if self.diagnostics:
             record["diagnostics"] = self.diagnostics.finish(online)
-        return reports
+        return {site: reports[site] for site in weights}, weights
 
     def _predict_distance(self, number, drawn, components, record, ask: Ask) -> tuple[float, dict[str, str]]:
         """DP: ask every site for dp_c, which also brings it the global network, and scale the mean by alpha."""
         distances: dict[str, float] = {}
 
         def accept(site: str, message: Message) -> None:
+            self._check_run(site, message)
+            if message.round_number != number:
+                raise PublicError(f"{site}: the answer belongs to round {message.round_number!r:.40}, not to {number}")
             if message.distance is None:
-                raise FCLSegError(f"{site}: the answer to the distance task has no distance")
+                raise PublicError(f"{site}: the answer to the distance task has no distance")
             distances[site] = check_distance(message.distance, site)
 
         messages = {site: Message(components, meta=self._meta(number)) for site in drawn}
@@ -121,6 +130,12 @@ class RunLoop:
         estimate = predictor.predict(distances, self.model.trained or None)
         record |= {"d_predicted": estimate, "alpha": predictor.alpha, "distances": distances}
         return estimate, failures
+
+    def _check_run(self, site: str, message: Message) -> None:
+        """Refuse what belongs to another run, also one of this name that was started over."""
+        run = message.meta.get("run")
+        if not isinstance(run, dict) or run.get("id") != self.run_info["id"]:
+            raise PublicError(f"{site}: the result belongs to another run")
 
     def _exact_distance(self) -> float | None:
         """d(F_theta, F_xi) of the global networks, where the server has both from the last round."""

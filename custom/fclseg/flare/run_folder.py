@@ -3,16 +3,19 @@
 import json
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.errors import FCLSegError
-from fclseg.files import append_line, whole_lines, write_text
+from fclseg.files import append_line, private_folder, whole_lines, write_text
 from fclseg.flare.model import GlobalModel
-from fclseg.flare.settings import RunSettings, with_present_names
+from fclseg.flare.settings import PATIENCE, RunSettings, with_present_names
 from fclseg.flare.tensors import KEPT_CHECKPOINTS, read_state, write_state
+from fclseg.locks import held
 from fclseg.methods.base import Method
 from fclseg.networks.loading import save_encoder
 from fclseg.networks.model_file import MODEL, TrainedModel, write_model
@@ -23,8 +26,10 @@ SIMULATOR_LOG = "simulator.log"
 """NVFlare's own messages, where ``fclseg pretrain`` started it."""
 GLOBAL = ""
 """The name under which ``encoders`` lists the one that all sites share."""
-PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout")
-"""Settings that may change between the parts of a run, because they do not change what it computes."""
+FAILURE = "failure.json"
+"""Why the last attempt ended early; ``fclseg pretrain`` reads it."""
+LOCK_SECONDS = 10
+"""How long a run waits for another one of its name to end, such as one that was just killed."""
 
 
 class RunFolder:
@@ -43,6 +48,26 @@ class RunFolder:
             self.check(config)
             return
         self._write({**config, "id": uuid.uuid4().hex})
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder, so that two runs of one name do not write into each other's files."""
+        lock = self.path.with_name(f".{self.path.name}.lock")  # beside it, because the folder itself may be removed
+        with held(lock, f"the run folder {self.path}", LOCK_SECONDS):
+            yield
+
+    def fail(self, reason: str) -> None:
+        """Note why the run ended early, for whoever started it."""
+        write_text(self.path / FAILURE, json.dumps({"reason": reason}, indent=2) + "\n")
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last attempt ended early, if it did."""
+        file = self.path / FAILURE
+        return json.loads(file.read_text())["reason"] if file.exists() else None
+
+    def clear_failure(self) -> None:
+        (self.path / FAILURE).unlink(missing_ok=True)
 
     def admit(self, present: list[str]) -> list[str]:
         """All sites of the run: those it has had so far, whether they are here or not, and those that join it now."""
@@ -132,7 +157,7 @@ class RunFolder:
 
     def publish(self, folder: Path) -> None:
         """Copy the results to where ``nvflare job download`` finds them."""
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         for name in (CONFIG, "rounds.jsonl", "result.json", ENCODER, MODEL):
             if (self.path / name).exists():
                 shutil.copy2(self.path / name, folder / name)

@@ -1,11 +1,9 @@
-"""What a run is (the server decides) and where things are (each party decides for itself).
+"""What a run is: the server decides, from the job's configuration, and the sites receive it with every task.
 
-This is the one place of a run that reads the environment. Its settings come from the job's configuration, and on the
-server the environment may replace them; the sites receive them with every task. Where a site's images are is never sent
-anywhere: it is read at the site, from ``local/fclseg.json`` of its NVFlare workspace or from the environment.
+On the server the environment may replace some of it. Where things are, each party decides for itself (``place.py``).
 """
 
-import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -14,20 +12,13 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from fclseg.anatomy.registry import DEFAULT, get_anatomy
-from fclseg.device import choose_device
-from fclseg.errors import DataError, FCLSegError
+from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.exchange import ROWS, Row
+from fclseg.federation.robust import MEAN_RULE, OUTLIERS, REFUSE, RULES, Protection
 from fclseg.presets import Preset, full_name, get_preset
 
 if TYPE_CHECKING:
-    import torch
-
-SIMULATED_JOB = "simulate_job"
-"""The job id that NVFlare's simulator gives to every job."""
-
-LOCAL_FILE = "local/fclseg.json"
-"""A site's own settings, relative to its NVFlare workspace: data, splits, runs, cache, threads, device."""
-
+    from fclseg.flare.place import Place
 
 LEAST = {
     "min_sites": 1,
@@ -39,6 +30,9 @@ LEAST = {
 }
 """The smallest whole number that each of these settings can be. NVFlare takes a time-out of 0 for none at all, and
 waiting for ever for a site that has died is what no run should do."""
+
+PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout")
+"""Settings that may change between the parts of a run, because they do not change what it computes."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +55,10 @@ class RunSettings:
     anatomy: str | dict[str, Any] = DEFAULT  # what a method that trains on labels segments: a name or a labels.json
     encoder: str | None = None  # file of a pre-trained encoder on the server to start from
     diagnostics: bool = False  # measure what DP and PTNU predict; changes the traffic, not the training
+    aggregation: str = MEAN_RULE  # how the sites' networks become one
+    outliers: str = REFUSE  # what happens to an update that is far longer than the others'
+    outlier_factor: float = 10.0  # how many times the median norm is far
+    weight_cap: float = 10.0  # no site counts more than this many times the median site
 
     def __post_init__(self) -> None:
         # Also at a site, which gets the name from the server: it must never lead out of the site's own folder of runs.
@@ -91,6 +89,7 @@ class RunSettings:
         if not 0 < settings.fraction <= 1:
             raise FCLSegError(f"a fraction of {settings.fraction} of the sites cannot be drawn: give one in (0, 1]")
         settings._check_method()
+        settings._check_protection()
         return replace(
             settings, rounds=preset.pretraining.rounds, run=settings.run or f"{settings.job}-{settings.preset}"
         )
@@ -109,10 +108,18 @@ class RunSettings:
             if given and not method.wants_labels:
                 raise FCLSegError(f"job '{self.job}' trains without labels and takes no '{name}': leave it out")
 
+    def _check_protection(self) -> None:
+        for name, choices in (("aggregation", RULES), ("outliers", OUTLIERS)):
+            if getattr(self, name) not in choices:
+                raise FCLSegError(f"'{name}' cannot be '{getattr(self, name)}': choose one of {', '.join(choices)}")
+        for name in ("outlier_factor", "weight_cap"):
+            if not 1 <= getattr(self, name) < math.inf:
+                raise FCLSegError(f"'{name}' cannot be {getattr(self, name)}: give a number from 1 on")
+
     def check_place(self, place: "Place") -> None:
         """Diagnostics send networks that the exchange plan keeps at the site; no hospital's may leave for them."""
         if self.diagnostics and not place.simulated:
-            raise FCLSegError("'diagnostics' is for the simulator alone: leave it out of the job's settings")
+            raise PublicError("'diagnostics' is for the simulator alone: leave it out of the job's settings")
 
     @property
     def row(self) -> Row:
@@ -123,6 +130,15 @@ class RunSettings:
         if self.rounds is not None:
             changes["pretraining.rounds"] = self.rounds
         return get_preset(self.preset, **changes)
+
+    @property
+    def protection(self) -> Protection:
+        return Protection(self.aggregation, self.outliers, self.outlier_factor, self.weight_cap)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings that decide what the run computes; the others may change while it runs."""
+        return {name: value for name, value in self.to_dict().items() if name not in PATIENCE}
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -176,94 +192,6 @@ def _integer(environment: Mapping[str, str], name: str, default: int | None) -> 
         return int(text)
     except ValueError:
         raise FCLSegError(f"{name} must be a whole number but is '{text}'") from None
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where one party (the server or a site) finds and keeps things."""
-
-    name: str
-    workspace: Path  # NVFlare's workspace of this party
-    job_id: str
-    shared: Mapping[str, str | None] = field(default_factory=dict)  # of a simulation, whose sites share one machine
-
-    @property
-    def simulated(self) -> bool:
-        return self.job_id == SIMULATED_JOB
-
-    def option(self, name: str) -> str | None:
-        """The party's own file first (several sites may share one machine and its environment), then FCLSEG_<NAME>."""
-        if self.shared.get(name):
-            return self.shared[name]
-        path = self.workspace / LOCAL_FILE
-        if not self.simulated and path.exists():
-            try:
-                value = json.loads(path.read_text()).get(name)
-            except OSError as error:
-                raise FCLSegError(
-                    f"{path} cannot be read ({error.strerror}): let the account that runs NVFlare read it"
-                ) from None
-            except (ValueError, AttributeError):
-                raise FCLSegError(f'{path} is not a JSON object: mend it, for example {{"data": "/folder"}}') from None
-            if value is not None:
-                return str(value)
-        return os.environ.get(f"FCLSEG_{name.upper()}") or None
-
-    @property
-    def runs(self) -> Path:
-        """The folder of all runs. Never inside the simulator's workspace, because the simulator wipes that."""
-        if chosen := self.option("runs"):
-            return Path(chosen).expanduser().absolute()
-        return (launch_folder() if self.simulated else self.workspace) / "runs"
-
-    @property
-    def data(self) -> Path | None:
-        """The image folder, None when nothing is configured."""
-        chosen = self.option("data")
-        if chosen is None:
-            return None
-        folder = Path(chosen).expanduser().absolute()
-        if not folder.is_dir():
-            raise DataError(
-                f"the data folder {folder} of {self.name} does not exist: set FCLSEG_DATA to an existing one"
-            )
-        return folder
-
-    @property
-    def splits(self) -> Path | None:
-        chosen = self.option("splits")
-        return Path(chosen).expanduser().absolute() if chosen else None
-
-    @property
-    def threads(self) -> int:
-        """torch threads of a site's training. Fixed, because the number changes the last bits of a sum."""
-        chosen = self.option("threads") or "1"
-        if not chosen.isdecimal() or int(chosen) < 1:
-            raise FCLSegError(f"{self.name} cannot train with '{chosen}' threads: give a whole number from 1 on")
-        return int(chosen)
-
-    @property
-    def device(self) -> "torch.device":
-        """Where the site trains: a GPU when there is one, unless the site says otherwise."""
-        return choose_device(self.option("device"))
-
-    @property
-    def cache(self) -> Path:
-        from fclseg.data.slices import default_cache
-
-        chosen = self.option("cache")
-        return Path(chosen).expanduser().absolute() if chosen else default_cache()
-
-
-def launch_folder() -> Path:
-    """The folder in which the user typed ``nvflare simulator``.
-
-    The simulator's server process has changed into its workspace, but its parent process is still where it was started.
-    """
-    try:
-        return Path(os.readlink(f"/proc/{os.getppid()}/cwd"))
-    except OSError:
-        return Path(os.environ.get("PWD") or os.getcwd())
 
 
 def start_over() -> bool:

@@ -2,7 +2,7 @@
 
 from fclseg.data.phantom import phantom_sites, write_phantom
 from fclseg.data.sites import Splits
-from fclseg.flare.settings import Place
+from fclseg.flare.place import Place
 
 PHANTOM_PATIENTS = 3
 """Per site."""

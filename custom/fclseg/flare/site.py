@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.errors import DataError
 from fclseg.flare.memory import SiteMemory
 from fclseg.flare.messages import Message
-from fclseg.flare.settings import Place, RunSettings
+from fclseg.flare.place import Place
+from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import State
+from fclseg.presets import full_name, get_preset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +41,38 @@ class Site:
         run = message.meta["run"]
         if place.simulated:
             place = replace(place, shared=run["shared"])
-        settings = RunSettings(**run["settings"])
+        settings = RunSettings.read(run["settings"], {})  # with all checks: it comes from elsewhere
         settings.check_place(place)
-        return cls(place, settings, run["id"], run["sites"])
+        return cls(place, settings, str(run["id"]), list(run["sites"]))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both stand for the same run at the same place, so that what one has built serves the other."""
+        return isinstance(other, Site) and self._key == other._key
+
+    @property
+    def _key(self) -> tuple[Place, RunSettings, str, list[str]]:
+        return self.place, self.settings, self.run_id, self.sites
+
+    @property
+    def rounds(self) -> int:
+        return self.preset.pretraining.rounds
+
+    @property
+    def calibration_rounds(self) -> int:
+        return self.preset.pretraining.calibration_rounds
+
+    @property
+    def foreign_changes(self) -> dict[str, Any]:
+        """What the run replaces in its preset, apart from what the package itself does for the job."""
+        from fclseg.flare.jobs import budget
+
+        given = budget(self.settings.row, get_preset(self.settings.preset))
+        own = {full_name(name): value for name, value in given.items()}
+        return {name: value for name, value in self.settings.changes.items() if own.get(name) != value}
+
+    @property
+    def patient_count(self) -> int:
+        return len({volume.patient for volume in self.volumes})
 
     def build_method(self) -> Method:
         """The method with the initial weights, which every site derives from the run's seed."""
@@ -60,28 +91,34 @@ class Site:
         return self.build_method().to(self.place.device)
 
     @cached_property
-    def sampler(self) -> SliceSampler:
-        """Batches of the site's own slices: all frames of its patients, or labelled ones for a supervised method."""
+    def volumes(self) -> Sequence[Volume]:
+        """The volumes of the patients that the site may train on."""
         from fclseg.anatomy.folders import read_folder
-        from fclseg.data.sampler import SliceSampler
-        from fclseg.data.slices import open_store
 
         if self.place.data is None:
             raise DataError(
                 f'{self.place.name} has no data folder: write it as "data" into local/fclseg.json or set FCLSEG_DATA'
             )
         volumes = read_folder(self.place.data)
-        labels = self.method.wants_labels
         anatomy = volumes[0].anatomy
-        if labels and anatomy.structures and anatomy.structures != self.anatomy.structures:
+        different = anatomy.structures and anatomy.structures != self.anatomy.structures
+        if self.method.wants_labels and different:
             raise DataError(
                 f"{self.place.name} has the labels {anatomy.describe_values()}, and this run segments "
                 f"{self.anatomy.describe_values()}: this site cannot take part"
             )
         patients = self._patients(volumes)
-        if patients is not None:
-            volumes = [volume for volume in volumes if volume.patient in patients]
-        spacing = self.preset.images.spacing(self.anatomy if labels else anatomy)
+        return volumes if patients is None else [volume for volume in volumes if volume.patient in patients]
+
+    @cached_property
+    def sampler(self) -> SliceSampler:
+        """Batches of the site's own slices: all frames of its patients, or labelled ones for a supervised method."""
+        from fclseg.data.sampler import SliceSampler
+        from fclseg.data.slices import open_store
+
+        volumes, labels = self.volumes, self.method.wants_labels
+        anatomy = self.anatomy if labels or not volumes else volumes[0].anatomy
+        spacing = self.preset.images.spacing(anatomy)
         store = open_store(
             volumes, image_size=self.preset.images.size, spacing=spacing, cache=self.place.cache, progress=False
         )

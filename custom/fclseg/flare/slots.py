@@ -1,35 +1,43 @@
 """Many simulated sites on few cores train one after the other instead of slowing each other down."""
 
-import fcntl
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-POLL_SECONDS = 0.05
+from fclseg.errors import FCLSegError
+from fclseg.locks import POLL_SECONDS, try_lock
 
 
 @contextmanager
 def training_slot(threads: int) -> Iterator[None]:
     """Wait for ``threads`` free cores of this machine. The operating system frees the slot of a process that dies."""
-    folder = Path(tempfile.gettempdir()) / f"fclseg-slots-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
+    folder = slots_folder()
     slots = max(1, (os.cpu_count() or 1) // threads)
-    files = [open(folder / f"{threads}-threads-{index}", "w") for index in range(slots)]  # noqa: SIM115
+    names = [folder / f"{threads}-threads-{index}" for index in range(slots)]
+    files = [os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600) for name in names]
     try:
-        while not any(_try_lock(file) for file in files):
+        while not any(try_lock(file) for file in files):
             time.sleep(POLL_SECONDS)
         yield
     finally:
         for file in files:
-            file.close()
+            os.close(file)
 
 
-def _try_lock(file) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def slots_folder() -> Path:
+    """The folder of the slots, below the temporary folder that all accounts share.
+
+    Somebody else could have put a link or a folder of their own there first; such a one is never used.
+    """
+    folder = Path(tempfile.gettempdir()) / f"fclseg-slots-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise FCLSegError(
+            f"{folder} is not a private folder of this account: remove it, or set TMPDIR to another folder"
+        )
+    return folder

@@ -1,20 +1,18 @@
 """PTNU, the predictive target network update (Algorithm 2), as a pair of filters on the ``pretrain`` task.
 
 On the server the target network is replaced by its distance to the online network; at the site the target is predicted
-from the site's own one. Neither the controller nor the learner notices.
+from the site's own one.
 """
-
-from pathlib import Path
 
 from nvflare.apis.fl_context import FLContext
 
-from fclseg.errors import FCLSegError
+from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.distance import distance
 from fclseg.federation.ptnu import predict_target
 from fclseg.federation.states import to_arrays
 from fclseg.flare.filters.base import MessageFilter
 from fclseg.flare.messages import Message
-from fclseg.flare.settings import Place
+from fclseg.flare.place import Place
 from fclseg.flare.site import Site
 
 
@@ -35,19 +33,15 @@ class TargetToDistance(MessageFilter):
 class PredictTarget(MessageFilter):
     """Site, incoming: {online, d} -> {online, target as predicted from the site's own target}."""
 
-    def __init__(self, workspace: str, job_id: str, site: str):
-        super().__init__()
-        self._place = Place(site, Path(workspace), job_id)
-
     def change(self, message: Message, fl_ctx: FLContext) -> Message:
         if message.distance is None:
-            raise FCLSegError(f"{self._place.name}: the task brings no distance to predict the target network from")
-        site = Site.of(self._place, message)
+            raise PublicError("the task brings no distance to predict the target network from")
+        site = Site.of(Place.of_site(fl_ctx), message)
         with site.memory.held():
             recalled = {} if "online" in message.components else site.memory.recall_global(message.round_number)
             own = to_arrays(site.component("target", message.round_number))
         if not recalled and "online" not in message.components:
-            raise FCLSegError(f"{self._place.name}: neither this task nor a distance task brought the online network")
+            raise PublicError("neither this task nor a distance task of its round brought the online network")
         online = message.components.get("online") or to_arrays(recalled["online"])
         momentum = site.settings.build_preset().pretraining.ptnu_momentum
         message.components["target"] = predict_target(online, own, message.distance, momentum)

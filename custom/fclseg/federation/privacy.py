@@ -1,0 +1,39 @@
+"""Less of a site's images in what it sends: an update is shortened, and noise is added to it."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from fclseg.federation.states import VARIANCE, Arrays
+
+
+def clip_and_noise(
+    sent: Mapping[str, Arrays],
+    received: Mapping[str, Arrays],
+    clip: float,
+    sigma: float,
+    random: np.random.Generator,
+) -> dict[str, Arrays]:
+    """Every component becomes what was received + the clipped update + noise.
+
+    ``clip`` is the largest Euclidean norm that the update may have, over all components together, and ``sigma`` the
+    standard deviation of the Gaussian noise on each number, as a multiple of ``clip``. Counters pass as they are. No
+    privacy budget is computed.
+    """
+    updates = {
+        (component, name): array.astype(np.float64) - received[component][name]
+        for component, arrays in sent.items()
+        for name, array in arrays.items()
+        if np.issubdtype(array.dtype, np.floating)
+    }
+    norm = math.sqrt(sum(float((update**2).sum()) for update in updates.values()))
+    scale = min(1.0, clip / norm) if norm else 1.0
+    result = {component: dict(arrays) for component, arrays in sent.items()}
+    for (component, name), update in updates.items():
+        noise = random.standard_normal(update.shape) * (sigma * clip)
+        value = received[component][name] + scale * update + noise
+        if name.endswith(VARIANCE):
+            value = np.maximum(value, 0.0)  # a network with a negative variance computes nothing
+        result[component][name] = np.asarray(value).astype(sent[component][name].dtype)
+    return result

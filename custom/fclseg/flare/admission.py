@@ -1,0 +1,84 @@
+"""Runs that a site knows: when each began here, and whether a person approved it.
+
+One small file for each run in ``admitted`` of the site's folder of runs. It is bound to the run's identity and
+settings, so that a run which is started over or changed under its old name is a new run here.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fclseg.errors import FCLSegError
+from fclseg.files import write_text
+from fclseg.flare.policy import PolicyError
+
+FOLDER = "admitted"
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What is known of one run."""
+
+    run: str
+    fingerprint: str  # of the run's identity and settings
+    job: str
+    preset: str
+    rounds: int
+    submitter: str
+    asked: float  # when the first task came, in seconds since 1970
+    approved: bool = False
+
+
+def fingerprint(run_id: str, settings: Mapping[str, Any]) -> str:
+    text = json.dumps([run_id, settings], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Admissions:
+    """All runs of a site."""
+
+    def __init__(self, runs: Path):
+        self._folder = runs / FOLDER
+
+    def admit(self, asked: Admission, approval: bool) -> Admission:
+        """The run as this site knows it, written down if it is new; refused while a person's approval is missing."""
+        known = self.find(asked.run)
+        if known is None or known.fingerprint != asked.fingerprint:
+            known = asked
+            self._write(known)
+        if approval and not known.approved:
+            raise PolicyError(f"run '{known.run}' waits for the approval of a person at this site")
+        return known
+
+    def approve(self, run: str) -> Admission:
+        """Note a person's approval."""
+        known = self.find(run)
+        if known is None:
+            waiting = ", ".join(sorted(entry.run for entry in self.all() if not entry.approved)) or "none"
+            raise FCLSegError(f"no run '{run}' has asked this site for a task yet: waiting for approval are: {waiting}")
+        self._write(replace(known, approved=True))
+        return known
+
+    def find(self, run: str) -> Admission | None:
+        path = self._path(run)
+        return Admission(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+    def all(self) -> list[Admission]:
+        paths = sorted(self._folder.glob("*.json"))
+        return [Admission(**json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+
+    def _path(self, run: str) -> Path:
+        if run != Path(run).name or run.startswith("."):
+            raise FCLSegError(f"'{run}' cannot name a run: give the plain name of a run folder")
+        return self._folder / f"{run}.json"
+
+    def _write(self, admission: Admission) -> None:
+        write_text(self._path(admission.run), json.dumps(asdict(admission), indent=2) + "\n")
+
+
+def hours_since(asked: float) -> float:
+    return (time.time() - asked) / 3600

@@ -1,0 +1,128 @@
+"""Makes the next global model out of the results of a round, and keeps out what is not in order."""
+
+from dataclasses import dataclass
+
+from fclseg.errors import PublicError
+from fclseg.federation.averaging import WeightedMean, check_samples
+from fclseg.federation.exchange import DISTANCE, MEAN, OTHERS, crosses
+from fclseg.federation.features import check_features
+from fclseg.federation.robust import (
+    CLIP,
+    MEAN_RULE,
+    OFF,
+    Protection,
+    capped,
+    combine_by_coordinate,
+    lower_median,
+    shorten,
+    update_norm,
+)
+from fclseg.federation.states import Arrays
+from fclseg.flare.messages import Message, check_message
+from fclseg.flare.model import GlobalModel
+
+DEFAULT = Protection()
+
+
+@dataclass
+class Contribution:
+    """What one site sent for a round, after all checks."""
+
+    components: dict[str, Arrays]
+    passed_on: dict[str, Arrays]
+    samples: int
+
+
+class Aggregator:
+    """Takes the results of one round as they arrive and keeps them until the round ends; a refused result leaves no
+    trace. Only when all are there can one tell which is out of proportion.
+    """
+
+    def __init__(
+        self,
+        model: GlobalModel,
+        calibration_rounds: int,
+        like: dict[str, Arrays],
+        partitions: int,
+        protection: Protection = DEFAULT,
+    ):
+        flows = [flow for flow in model.row.flows if flow.component != DISTANCE]
+        self._flows = [flow for flow in flows if crosses(flow.up, model.next_round, calibration_rounds)]
+        self._averaged = [flow.component for flow in self._flows if flow.combine == MEAN]
+        self._model, self._like, self._partitions, self._protection = model, like, partitions, protection
+        self._held: dict[str, Contribution] = {}
+
+    @property
+    def sites(self) -> list[str]:
+        return list(self._held)
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """n_c of the sites that count, none out of proportion."""
+        samples = {site: held.samples for site, held in self._held.items()}
+        return capped(samples, self._protection.weight_cap) if samples else {}
+
+    def accept(self, site: str, message: Message) -> None:
+        """Keep a site's result if everything about it is in order."""
+        number = self._model.next_round
+        if message.round_number != number:
+            raise PublicError(f"{site}: the result belongs to round {message.round_number!r:.40}, not to {number}")
+        if site in self._held:
+            raise PublicError(f"{site}: there is a result for this round already")
+        check_message(message, self._like, site)
+        if foreign := sorted({other for states in message.others.values() for other in states} - {site}):
+            raise PublicError(f"{site}: the result speaks for another site, '{foreign[0]:.40}'")
+        passed_on = {name: states[site] for name, states in message.others.items() if site in states}
+        self._check_complete(site, {*message.components, *passed_on})
+        for name, state in passed_on.items():
+            check_features(state, self._partitions, site, name)
+        samples = check_samples(message.meta.get("samples"), site)
+        self._held[site] = Contribution(message.components, passed_on, samples)
+
+    def _check_complete(self, site: str, brought: set[str]) -> None:
+        expected = {flow.component for flow in self._flows}
+        if different := sorted(expected ^ brought):
+            fault = "lacks" if different[0] in expected else "brings unexpected"
+            raise PublicError(f"{site}: the result {fault} component '{different[0]}': run the same job everywhere")
+
+    def settle(self) -> dict[str, str]:
+        """Shorten or leave out updates that are far longer than the others'; returns {site: why it was left out}."""
+        if self._protection.outliers == OFF or not self._held:
+            return {}
+        refused: dict[str, str] = {}
+        for name in self._averaged:
+            before, factor = self._model.means[name], self._protection.factor
+            norms = {site: update_norm(held.components[name], before) for site, held in self._held.items()}
+            usual = lower_median(list(norms.values()))
+            for site, norm in norms.items():
+                if norm <= factor * usual or not usual:
+                    continue
+                if self._protection.outliers == CLIP:
+                    held = self._held[site].components
+                    held[name] = shorten(held[name], before, factor * usual / norm)
+                else:
+                    refused[site] = f"{site}: its update of '{name}' is {norm / usual:.3g} times as long as the median"
+        for site in refused:
+            del self._held[site]
+        return refused
+
+    def finish(self) -> None:
+        """Turn the accepted results into the next global model."""
+        model, weights = self._model, self.weights
+        results = {name: self._combined(name, weights) for name in self._averaged}
+        model.means |= results
+        model.fresh = set(results)
+        for flow in self._flows:
+            if flow.combine == OTHERS:  # of a site that was not asked or did not answer, its last one stays
+                model.others[flow.component] |= {s: held.passed_on[flow.component] for s, held in self._held.items()}
+        model.trained = sorted(self._held)
+        model.next_round += 1
+
+    def _combined(self, name: str, weights: dict[str, int]) -> Arrays:
+        if self._protection.rule != MEAN_RULE:
+            states = [self._held[site].components[name] for site in sorted(self._held)]
+            return combine_by_coordinate(states, self._protection.rule)
+        mean = WeightedMean(name, self._like[name])
+        for site, held in self._held.items():
+            mean.add(held.components[name], weights[site], site)
+        return mean.result()

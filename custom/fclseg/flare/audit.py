@@ -1,0 +1,71 @@
+"""A site's audit file: one line for everything that left and everything that was refused. Lines are only added.
+
+Each line holds the checksum of the line before it, so that a line that was changed or taken out is noticed.
+"""
+
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from fclseg.errors import FCLSegError
+from fclseg.files import private_folder
+from fclseg.locks import held
+
+FILE = "audit.jsonl"
+SENT, REFUSED = "sent", "refused"
+LOCK_SECONDS = 60
+
+
+class Audit:
+    """The file ``audit.jsonl`` in a site's folder of runs."""
+
+    def __init__(self, runs: Path):
+        self.path = runs / FILE
+
+    def note(self, **entry: Any) -> None:
+        """Add a line; it is on the disk when this returns, before what it describes leaves."""
+        private_folder(self.path.parent)
+        with held(self.path.with_suffix(".lock"), "the audit file", LOCK_SECONDS):
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            line = json.dumps({"time": stamp, **entry, "before": _checksum(self._last())}) + "\n"
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                os.write(descriptor, line.encode())
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """All lines, oldest first; refuses a file in which one was changed or taken out."""
+        if not self.path.exists():
+            return []
+        found, before = [], ""
+        for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), start=1):
+            try:
+                entry = json.loads(line)
+                intact = entry.pop("before") == _checksum(before)
+            except (ValueError, LookupError, TypeError, AttributeError):
+                intact = False
+            if not intact:
+                raise FCLSegError(
+                    f"{self.path} was changed before or in line {number}: find out by whom; what follows is not proven"
+                )
+            found.append(entry)
+            before = line
+        return found
+
+    def _last(self) -> str:
+        """The last line; files of years are read from their end."""
+        if not self.path.exists():
+            return ""
+        with open(self.path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 2**16))
+            return file.read().decode().rstrip("\n").rpartition("\n")[2]
+
+
+def _checksum(line: str) -> str:
+    return hashlib.sha256(line.encode()).hexdigest()

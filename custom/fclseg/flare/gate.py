@@ -1,0 +1,134 @@
+"""The door of a hospital: what a run may ask for, and what may leave. The executor passes every task through it.
+
+It is part of the installed package and reads the site's own policy, so no job can go around it. Results are checked
+last, after training: what the exchange plan does not send in this round stays, what the policy does not let leave stops
+the whole result, and every line of the audit file is on the disk before its result leaves.
+"""
+
+import math
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fclseg.errors import PublicError
+from fclseg.federation.exchange import DISTANCE, goes_up
+from fclseg.federation.privacy import clip_and_noise
+from fclseg.federation.robust import update_norm
+from fclseg.federation.states import Arrays, to_arrays
+from fclseg.flare.admission import Admission, Admissions, fingerprint, hours_since
+from fclseg.flare.audit import REFUSED, SENT, Audit
+from fclseg.flare.diagnostics import PREFIX
+from fclseg.flare.messages import Message
+from fclseg.flare.policy import PolicyError
+from fclseg.flare.site import Site
+
+
+@dataclass
+class Gate:
+    """One site's door for one task."""
+
+    site: Site
+    task_name: str
+    task: Message
+
+    def admit(self) -> None:
+        """Refuse the task where the policy forbids the run; a simulation has no hospital to ask."""
+        if self.site.place.simulated:
+            return
+        try:
+            self._admit()
+        except PolicyError as error:
+            self._note(REFUSED, reason=str(error))
+            raise
+
+    def _admit(self) -> None:
+        place, settings, policy = self.site.place, self.site.settings, self.site.place.policy
+        rounds = self.site.rounds
+        policy.check_run(settings.job, settings.preset, self.site.foreign_changes, rounds)
+        if not 0 <= self.task.round_number < rounds:
+            raise PolicyError(f"the task belongs to round {self.task.round_number} of a run of {rounds}")
+        asked = Admission(
+            run=settings.run,
+            fingerprint=fingerprint(self.site.run_id, settings.identity),
+            job=settings.job,
+            preset=settings.preset,
+            rounds=rounds,
+            submitter=place.submitter,
+            asked=time.time(),
+        )
+        known = Admissions(place.runs).admit(asked, policy.approval)
+        policy.check_hours(hours_since(known.asked))
+        if policy.patients > 1:
+            policy.check_patients(self.site.patient_count)
+
+    def release(self, answer: Message) -> Message:
+        """The answer as it may leave, or an error instead of it."""
+        answer = self._planned(answer)
+        if self.site.place.simulated:
+            return answer
+        policy = self.site.place.policy
+        try:
+            names = {*answer.components, *answer.others} | ({DISTANCE} if answer.distance is not None else set())
+            policy.check_components(names)
+            if policy.clip is not None and (answer.components or answer.others):
+                self._protect(answer, policy.clip, policy.sigma)
+        except PolicyError as error:
+            self._note(REFUSED, reason=str(error))
+            raise
+        self._note(SENT, components=answer.payload(), norm=self._norm(answer))
+        return answer
+
+    def _planned(self, answer: Message) -> Message:
+        """Without the components that the exchange plan does not send up in this round (DP: the target network)."""
+        if answer.distance is not None and not (answer.components or answer.others):
+            return answer
+        leaves = goes_up(self.site.settings.row, answer.round_number, self.site.calibration_rounds)
+        answer.components = {
+            name: arrays
+            for name, arrays in answer.components.items()
+            if name in leaves or (self.site.settings.diagnostics and name.startswith(PREFIX))
+        }
+        answer.others = {name: states for name, states in answer.others.items() if name in leaves}
+        return answer
+
+    def _protect(self, answer: Message, clip: float, sigma: float) -> None:
+        if answer.others:
+            raise PolicyError(f"this site clips what it sends, and '{next(iter(answer.others))}' cannot be clipped")
+        received = received_networks(self.site, self.task, answer.components)
+        answer.components = clip_and_noise(answer.components, received, clip, sigma, np.random.default_rng())
+
+    def _norm(self, answer: Message) -> float | None:
+        """Euclidean norm of the update as it leaves, over all networks; None where there is none."""
+        received = received_networks(self.site, self.task)
+        known = [update_norm(arrays, received[name]) for name, arrays in answer.components.items() if name in received]
+        return math.hypot(*known) if known else None
+
+    def _note(self, outcome: str, **details: Any) -> None:
+        place, settings = self.site.place, self.site.settings
+        Audit(place.runs).note(
+            outcome=outcome,
+            run=settings.run,
+            run_id=self.site.run_id,
+            round=self.task.round_number,
+            task=self.task_name,
+            job=settings.job,
+            preset=settings.preset,
+            job_id=place.job_id,
+            submitter=place.submitter,
+            **details,
+        )
+
+
+def received_networks(site: Site, task: Message, needed: Collection[str] = ()) -> dict[str, Arrays]:
+    """What this task brought, or the distance task of the same round; refuses where an update has no beginning."""
+    kept = site.memory.recall_global(task.round_number)
+    received = {name: to_arrays(part) for name, part in kept.items()} | task.components
+    if unknown := sorted(set(needed) - set(received)):
+        raise PublicError(
+            f"{site.place.name}: component '{unknown[0]}' was not received in round {task.round_number}, so there is "
+            "no update to clip: the result is not sent"
+        )
+    return received

@@ -1,0 +1,157 @@
+"""What a hospital allows: the entry ``policy`` of its own ``local/fclseg.json``.
+
+The site's executor asks this policy before each task and again before anything leaves (``flare/gate.py``). It is read
+from the site's disk each time, by the code that the hospital installed, so no job can loosen it.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from fclseg.errors import FCLSegError, PublicError
+from fclseg.federation.exchange import DISTANCE, FEATURES, ROWS
+from fclseg.presets import PRESETS, full_name
+
+EVERYTHING = frozenset({flow.component for row in ROWS.values() for flow in row.flows} | {DISTANCE})
+"""All components of the exchange plan."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The defaults let all jobs of the package train, and no features leave."""
+
+    jobs: tuple[str, ...] = tuple(ROWS)
+    presets: tuple[str, ...] = tuple(PRESETS)
+    changes: tuple[str, ...] = ()  # settings of a preset that a job may replace
+    components: tuple[str, ...] = tuple(sorted(EVERYTHING - FEATURES))  # what may leave, the distance included
+    clip: float | None = None  # largest Euclidean norm of an update; None: not clipped
+    sigma: float = 0.0  # standard deviation of the noise on each number, as a multiple of clip
+    rounds: int = 1000  # most rounds of a run
+    hours: float = 720.0  # longest time from the first task of a run to its last
+    patients: int = 1  # fewest patients that a round may train on
+    approval: bool = False  # whether a person must approve a run before its first task
+
+    @classmethod
+    def read(cls, values: object) -> "Policy":
+        """The policy of a site's file; anything unknown or of the wrong kind is refused, because a slip of the pen
+        must not loosen it."""
+        if not isinstance(values, Mapping):
+            raise FCLSegError(f"the site's policy is no object: write it as {WHERE}")
+        known = {entry.name: entry.default for entry in fields(cls)}
+        if unknown := sorted(set(values) - set(known)):
+            raise FCLSegError(f"the site's policy has no '{unknown[0]}': it has {', '.join(known)}")
+        chosen = {name: _checked(name, value) for name, value in values.items()}
+        policy = cls(**chosen)
+        if policy.sigma and policy.clip is None:
+            raise FCLSegError("the site's policy has 'sigma' but no 'clip', which sigma is a multiple of: give both")
+        return policy
+
+    def check_run(self, job: str, preset: str, changes: Mapping[str, Any], rounds: int) -> None:
+        """Refuse a run before its first task."""
+        if job not in self.jobs:
+            raise PolicyError(f"job '{job}' is not one that this site allows")
+        if preset not in self.presets:
+            raise PolicyError(f"preset '{preset}' is not one that this site allows")
+        if foreign := sorted(set(changes) - set(self.changes)):
+            raise PolicyError(f"this site allows no run that changes '{foreign[0]}' of its preset")
+        if rounds > self.rounds:
+            raise PolicyError(f"{rounds} rounds are more than the {self.rounds} that this site allows")
+
+    def check_hours(self, hours: float) -> None:
+        if hours > self.hours:
+            raise PolicyError(f"the run has lasted longer than the {self.hours:g} hours that this site allows")
+
+    def check_patients(self, count: int) -> None:
+        if count < self.patients:
+            raise PolicyError("this site has fewer patients for the run than its policy asks for")
+
+    def check_components(self, names: set[str]) -> None:
+        """Refuse to send what the site keeps."""
+        if kept := sorted(names - set(self.components)):
+            raise PolicyError(f"this site does not let component '{kept[0]}' leave")
+
+
+class PolicyError(PublicError):
+    """What a site refuses, in a sentence that the server may read."""
+
+
+WHERE = '"policy": {...} in local/fclseg.json'
+_TEXTS = ("jobs", "presets", "changes", "components")
+_WHOLE = ("rounds", "patients")
+
+
+def _checked(name: str, value: object) -> Any:
+    """A value of the right kind, or a sentence for the person who wrote the file."""
+    if name in _TEXTS:
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise FCLSegError(f"the site's policy has '{name}' as {value!r}: give a list of names")
+        choices = {"jobs": set(ROWS), "presets": set(PRESETS), "components": set(EVERYTHING)}.get(name)
+        if choices is not None and (unknown := sorted(set(value) - choices)):
+            known = ", ".join(sorted(choices))
+            raise FCLSegError(f"the site's policy names '{unknown[0]}' in '{name}': choose from {known}")
+        return tuple(full_name(entry) for entry in value) if name == "changes" else tuple(value)
+    if name == "approval":
+        if not isinstance(value, bool):
+            raise FCLSegError(f"the site's policy has 'approval' as {value!r}: give true or false")
+        return value
+    whole = name in _WHOLE
+    fits = type(value) is int if whole else type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    least = 1 if whole else 0
+    if not fits or value < least or (name in ("clip", "hours") and not value):  # type: ignore[operator]
+        raise FCLSegError(f"the site's policy has '{name}' as {value!r}: give a {'whole ' if whole else ''}number > 0")
+    return value
+
+
+def read_site_file(path: Path) -> dict[str, Any]:
+    """A site's own settings: JSON in which whole lines that begin with // are comments."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise FCLSegError(
+            f"{path} cannot be read ({error.strerror}): let the account that runs NVFlare read it"
+        ) from None
+    try:
+        document = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise FCLSegError(f'{path} is not a JSON object: mend it, for example {{"data": "/folder"}}')
+    return document
+
+
+SAMPLE = """\
+// What this hospital's site is and allows. Lines that begin with // are comments. Only this site reads the file.
+{
+  // "data": the folder with the images; without it no task is done.
+  // "cache": pre-processed images. "runs": the site's memory between rounds, its audit file and its problems.
+  // "threads": torch threads of a training. "device": cpu, cuda, cuda:1 ... "splits": a splits file.
+  "data": null,
+
+  "policy": {
+    // "jobs": jobs that may run here, by name. Without it: all of the package.
+    // "presets": presets that may be used.
+    // "changes": single settings of a preset that a job may replace. Small batches make images easier to rebuild.
+    "presets": ["demo", "small", "paper"],
+    "changes": [],
+
+    // "components": what may leave. Without it: the weights of networks and the distance, but no features
+    // ("bank" and "dictionary": feature vectors of single slices, which every other site receives).
+
+    // "clip": updates are shortened to this Euclidean norm; "sigma": noise on each number, as a multiple of clip.
+
+    // The most rounds and hours of a run, and the fewest patients that one may train on.
+    "rounds": 1000,
+    "hours": 720,
+    "patients": 1,
+
+    // true: nothing is done for a new run until somebody here has typed `fclseg site approve RUN`.
+    "approval": false
+  }
+}
+"""
+"""What a new kit holds."""

@@ -1,0 +1,94 @@
+"""Start-up kits in which the hospital decides: a builder for ``nvflare provision`` and ``nvflare package``.
+
+    builders:
+      ...
+      - path: nvflare.lighter.impl.static_file.StaticFileBuilder
+      - path: fclseg.flare.provisioning.HospitalKits        # after the static files, before the signatures
+
+What NVFlare's own kits allow by default and these do not: classes outside the package's list, code that comes with a
+job, shell commands, log files that travel to the server, and a job store in the machine's shared temporary folder.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nvflare.lighter.constants import ProvFileName
+from nvflare.lighter.ctx import ProvisionContext
+from nvflare.lighter.entity import Participant, Project
+from nvflare.lighter.spec import Builder
+
+from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
+from fclseg.flare.place import LOCAL_FILE
+from fclseg.flare.policy import SAMPLE
+
+NOBODY, EVERYBODY, OWN_JOBS, OWN_SITE = "none", "any", "n:submitter", "o:site"
+_NO_CODE = {"byoc": NOBODY, "shell_commands": NOBODY, "server-predeployed-flwr": NOBODY, "clone_job": NOBODY}
+
+PERMISSIONS = {
+    "project_admin": {**_NO_CODE, "submit_job": NOBODY, "download_job": NOBODY, "manage_job": EVERYBODY}
+    | {"view": EVERYBODY, "operate": OWN_SITE},
+    "org_admin": {**_NO_CODE, "submit_job": NOBODY, "download_job": NOBODY, "manage_job": NOBODY}
+    | {"view": EVERYBODY, "operate": OWN_SITE},
+    "lead": {**_NO_CODE, "submit_job": EVERYBODY, "download_job": OWN_JOBS, "manage_job": NOBODY}
+    | {"view": NOBODY, "list_jobs": OWN_JOBS, "get_job_meta": OWN_JOBS, "operate": NOBODY},
+    "member": {**_NO_CODE, "submit_job": NOBODY, "download_job": NOBODY, "manage_job": NOBODY}
+    | {"view": NOBODY, "operate": NOBODY},
+}
+"""Who may do what, at the server and at every site. A lead submits, asks how its own jobs are doing, and downloads
+their results. The coordinator may stop any job but submits none and reads no result. Nobody brings code."""
+
+STREAMERS = ("site_log_streamer",)
+"""Components of NVFlare's default kits that send a site's log files away."""
+
+
+class HospitalKits(Builder):
+    """Rewrites what ``StaticFileBuilder`` has put into each party's folder ``local``."""
+
+    def build(self, project: Project, ctx: ProvisionContext) -> None:
+        if server := project.get_server():
+            local = Path(ctx.get_local_dir(server))
+            _rewrite(local / ProvFileName.RESOURCES_JSON_DEFAULT, _server_resources)
+            _authorize(local)
+        for client in project.get_clients():
+            local = Path(ctx.get_local_dir(client))
+            _rewrite(local / ProvFileName.RESOURCES_JSON_DEFAULT, _site_resources)
+            _authorize(local)
+            (local / Path(LOCAL_FILE).name).write_text(SAMPLE, encoding="utf-8")
+
+    def finalize(self, project: Project, ctx: ProvisionContext) -> None:
+        """Private keys are for their owner's account alone; runs after the files have got their final place."""
+        for participant in project.get_all_participants():
+            _close(participant, ctx)
+
+
+def _server_resources(document: dict[str, Any]) -> dict[str, Any]:
+    return document | resources(SERVER_CLASSES)
+
+
+def _site_resources(document: dict[str, Any]) -> dict[str, Any]:
+    components = [entry for entry in document["components"] if entry["id"] not in STREAMERS]
+    return document | resources(SITE_CLASSES) | {"components": components}
+
+
+def _rewrite(path: Path, change) -> None:
+    if path.exists():  # `nvflare package` builds one party and knows the others by name only
+        path.write_text(json.dumps(change(json.loads(path.read_text())), indent=2) + "\n", encoding="utf-8")
+
+
+def _authorize(local: Path, permissions: Mapping[str, Any] = PERMISSIONS) -> None:
+    if local.is_dir():
+        document = {"format_version": "1.0", "permissions": permissions}
+        path = local / ProvFileName.AUTHORIZATION_JSON_DEFAULT
+        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _close(participant: Participant, ctx: ProvisionContext) -> None:
+    folder = Path(ctx.get_ws_dir(participant))
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            os.chmod(path, 0o700)
+        else:
+            os.chmod(path, path.stat().st_mode & 0o700)
