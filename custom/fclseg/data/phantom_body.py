@@ -151,7 +151,11 @@ def _great_vessels(rng, plane: Plane, heart: Heart) -> np.ndarray:
     nearest = np.full(plane.shape, 1e3, dtype=np.float32)
     x, y = heart.centres(plane.heights).T[:, :, None, None]
     outer = heart.radius + heart.wall
-    for turn, size in ((rng.uniform(-0.5, 0.5), (9, 16)), (rng.uniform(0.5, 1.4), (9, 17)), (-rng.uniform(0.5, 1.4), (12, 26))):
+    for turn, size in (
+        (rng.uniform(-0.5, 0.5), (9, 16)),
+        (rng.uniform(0.5, 1.4), (9, 17)),
+        (-rng.uniform(0.5, 1.4), (12, 26)),
+    ):
         half = rng.uniform(*size, 2)
         away, angle = outer + half.mean() + rng.uniform(-4, 6), heart.rv_angle + turn
         vessel = plane.ellipse((x + away * np.cos(angle), y + away * np.sin(angle)), half, rng.uniform(0, np.pi))

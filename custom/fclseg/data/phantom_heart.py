@@ -13,11 +13,11 @@ RV, MYO, LV = 1, 2, 3
 
 GROUPS = {
     # group: (ejection fraction, LV cavity radius, LV wall, reach of the RV beyond the septum)
-    "NOR": ((0.50, 0.70), (22, 30), (7, 10), (30, 44)),
-    "DCM": ((0.12, 0.40), (29, 39), (6, 10), (28, 46)),
-    "HCM": ((0.60, 0.78), (19, 28), (10, 18), (28, 42)),
-    "MINF": ((0.20, 0.48), (25, 35), (6, 11), (28, 44)),
-    "RV": ((0.40, 0.65), (20, 28), (6, 10), (40, 58)),
+    "NOR": ((0.50, 0.70), (23, 30), (6, 10), (32, 46)),
+    "DCM": ((0.12, 0.40), (29, 39), (6, 10), (30, 50)),
+    "HCM": ((0.60, 0.78), (20, 28), (9, 17), (30, 44)),
+    "MINF": ((0.20, 0.48), (25, 35), (6, 11), (30, 46)),
+    "RV": ((0.40, 0.65), (21, 29), (6, 9), (42, 62)),
 }
 """The five patient groups of ACDC; together they span ejection fractions from 12 to 78 %."""
 
@@ -42,6 +42,7 @@ class Heart:
     shape: tuple[tuple[float, float], ...]  # amplitude and phase of the 2nd, 3rd and 4th harmonic of the LV outline
     twist: float  # turn of that outline in radians from apex to base
     rv_shape: tuple[tuple[float, float], ...]
+    apex_wall: float  # share of its thickness that the wall keeps at the apex
     unevenness: tuple[float, float]  # amplitude and direction: where the LV wall is thickest
     papillary: tuple[tuple[float, float, float], ...]  # angle, radius relative to the cavity's, size
 
@@ -56,17 +57,18 @@ class Heart:
             radius=radius,
             wall=wall,
             length=rng.uniform(68, 84) + 0.6 * (radius - 24),
-            shortening=0.08 + 0.12 * fraction,
+            shortening=rng.uniform(0, 0.06) + 0.14 * fraction,
             centre=(rng.uniform(-22, 10), rng.uniform(-18, 20)),
             tilt=(rng.uniform(-0.15, 0.15), rng.uniform(-0.15, 0.15)),
             rv_angle=rv_angle,
             rv_reach=reach,
             rv_extent=rng.uniform(0.9, 1.3),
             rv_base=rng.uniform(0.8, 1.06),
-            bullet=rng.uniform(2.0, 3.0),
+            bullet=rng.uniform(2.2, 3.6),
             shape=_harmonics(rng, (0.07, 0.04, 0.02)),
             twist=rng.uniform(-0.6, 0.6),
             rv_shape=((rng.uniform(0, 0.08), rng.uniform(-1, 1)), (rng.uniform(0.04, 0.14), rng.uniform(-0.5, 0.5))),
+            apex_wall=rng.uniform(0.5, 0.95),
             unevenness=(rng.uniform(0, 0.45), rv_angle + rng.uniform(-1, 1)),
             papillary=tuple(
                 (rv_angle + side * rng.uniform(1.6, 2.5), rng.uniform(0.55, 0.8), rng.uniform(3, 6)) for side in (-1, 1)
@@ -155,7 +157,10 @@ def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.nda
     stretch = 1 / (1 - heart.shortening * curve[:, None])
     tissue = heights[None] * stretch  # end-diastolic height of what lies in the slice now
     inner = heart.radius * half_ellipse(tissue, 0, heart.length, heart.bullet)
-    outer = (heart.radius + heart.wall) * half_ellipse(tissue, -heart.wall, heart.length, heart.bullet)
+    shape = half_ellipse(tissue, -heart.apex_wall * heart.wall, heart.length, heart.bullet)
+    taper = heart.apex_wall + (1 - heart.apex_wall) * np.sqrt(np.clip(tissue / heart.length, 0, 1))
+    outer = np.maximum((heart.radius + heart.wall) * shape, 0)
+    outer = np.where(inner > 0, np.minimum(outer, inner + heart.wall * taper), outer)
     area = np.where(tissue <= heart.length, inner**2, 0).sum(axis=1, keepdims=True)
     volume = area[:1] * (1 - heart.ejection_fraction * curve[:, None])
     now = inner * np.sqrt(volume / area)
