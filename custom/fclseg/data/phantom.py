@@ -85,11 +85,11 @@ def scan(
 ) -> Acquisition:
     """Image a heart in slices at ``heights`` (mm above the apex, first slice first) that ``breath`` (mm) misaligns."""
     x, y = scanner.grid()
-    tissue = Contrast(*(signal * rng.uniform(0.85, 1.15) for signal in astuple(scanner.contrast)))
+    tissue = Contrast(*(signal * rng.uniform(0.75, 1.25) for signal in astuple(scanner.contrast)))
     plane = Plane(x, y, heights.astype(np.float32), scanner.pixel, tissue)
     pulse = beat(heart, x, y, heights, breath * rng.standard_normal((len(heights), 2)), frames)
     scene = np.repeat(thorax(rng, plane, heart)[None], frames, axis=0)
-    paint_heart(rng, scene, plane, pulse)
+    paint_heart(rng, scene, plane, heart, pulse)
     atrium = (pulse.cavity < 0) & ~pulse.has_lv
     arrays = (acquire(rng, scene, scanner), pulse.labels(), atrium)
     return Acquisition(*(np.ascontiguousarray(array.transpose(2, 3, 1, 0)) for array in arrays), contraction(frames)[1])
@@ -119,8 +119,8 @@ def _write_atomically(out: Path, writer: Callable, patients: int, seed: int, sit
 def _write_acdc(root: Path, patient: int, seed: int, scanner: Scanner, frames: int) -> Path:
     heart, rng = draw_heart(seed, patient), _rng(seed, "scan", patient)
     # From about the mitral valve downwards, as the operator placed the stack; the last slice is near the apex.
-    first = heart.length + rng.uniform(-0.2, 0.9) * scanner.slice_spacing
-    last = rng.uniform(-1.2, 0.3) * heart.wall
+    first = heart.length + rng.uniform(-1.8, 0.5) * scanner.slice_spacing
+    last = rng.uniform(-1.6, 1.5) * heart.wall
     heights = np.arange(first, last, -scanner.slice_spacing)
     acquired = scan(heart, scanner, rng, frames, heights, BREATH_HOLD)
     name = f"patient{patient:03d}"
@@ -149,7 +149,7 @@ def _write_hvsmr(root: Path, patient: int, seed: int, scanner: Scanner, frames: 
     """One resting phase of a nearly isotropic scan that is cropped to the heart."""
     heart, rng = draw_heart(seed, patient), _rng(seed, "scan", patient)
     spacing = round(scanner.pixel * 0.9, 3)
-    close_up = replace(scanner, matrix=tuple(round(n * 0.75) for n in scanner.matrix), pixel=spacing)
+    close_up = replace(scanner, matrix=tuple(round(n * 0.6) for n in scanner.matrix), pixel=spacing)
     heights = np.arange(heart.length * 1.25, -2 * heart.wall, -spacing)
     acquired = scan(heart, close_up, rng, 1, heights)
     labels = np.select([acquired.labels == MYO, np.isin(acquired.labels, (RV, LV)) | acquired.atrium], [1, 2], 0)

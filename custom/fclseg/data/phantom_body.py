@@ -62,8 +62,9 @@ def thorax(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.ndarray:
     tissue = plane.tissue
     fine, coarse, slow = (plane.texture(rng, sigma) for sigma in (1.2, 5, 14))
     canvas = np.full(plane.shape, 0.01, dtype=np.float32)
-    cx, cy = rng.uniform(15, 40), rng.uniform(10, 35)
-    half, turn = rng.uniform(95, 125, 2), rng.uniform(-0.5, 0.5)
+    away, side = rng.uniform(10, 50), rng.uniform(-np.pi, np.pi)
+    cx, cy = away * np.cos(side), away * np.sin(side)
+    half, turn = rng.uniform(90, 140, 2), rng.uniform(-0.5, 0.5)
     around = np.arctan2(plane.y - cy, plane.x - cx)
     body = plane.ellipse((cx, cy), half, turn) + 2.5 * slow
     fat = rng.uniform(6, 20) * (1 + rng.uniform(0, 0.6) * np.cos(around - rng.uniform(-np.pi, np.pi)))
@@ -75,9 +76,19 @@ def thorax(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.ndarray:
     paint(canvas, np.abs((chest + inside) / 2) - 5 + 5 * (1 - ribs), tissue.fat * rng.uniform(0.4, 0.8), 2)
     vessels = tissue.blood * np.clip(fine - rng.uniform(1.6, 2.2), 0, 1)
     paint(canvas, inside, tissue.lung * (1 + 0.3 * coarse) + vessels, 2)
+    _clutter(rng, canvas, plane, inside, fine)
     _abdomen(rng, canvas, plane, heart, inside, fine, coarse)
     _pericardium(rng, canvas, plane, heart, coarse)
     return canvas
+
+
+def _clutter(rng, canvas, plane: Plane, inside, fine) -> None:
+    """Patches of any size and signal where the lung would be: real stacks cut through more than a model can name."""
+    for _ in range(rng.integers(2, 7)):
+        size = rng.uniform(4, 16)
+        patch = size * plane.pixel * (rng.uniform(0.3, 1.8) - plane.texture(rng, size))
+        signal = rng.uniform(0.05, 0.9) * (1 + rng.uniform(0, 0.2) * fine)
+        paint(canvas, np.maximum(patch, inside + 1), signal, rng.uniform(2, 6))
 
 
 def _abdomen(rng, canvas, plane: Plane, heart: Heart, inside, fine, coarse) -> None:
@@ -113,20 +124,41 @@ def _pericardium(rng, canvas, plane: Plane, heart: Heart, coarse) -> None:
     paint(canvas, sac + 1.5 * coarse, dark + (plane.tissue.fat - dark) * share, 3)
 
 
-def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, pulse: Beat) -> None:
+def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, heart: Heart, pulse: Beat) -> None:
     """The ventricles over the thorax, in place on [T, Z, X, Y].
 
-    Blood is not uniform: trabeculae roughen its border and flow varies its signal. Above the mitral valve the pool
-    without a muscular ring is the left atrium, which looks like the LV and is not labelled.
+    Blood is not uniform: trabeculae roughen its border and flow varies its signal. Above its valves a ventricle gives
+    way to atrium and great vessels, which look like it and are not labelled.
     """
     fine, coarse = (plane.texture(rng, sigma) for sigma in (1.1, 4))
     tissue, edge = plane.tissue, np.hypot(plane.pixel, pulse.edge)
     muscle = tissue.myocardium * (1 + 0.12 * fine + 0.12 * coarse)
-    blood = tissue.blood * (1 + 0.06 * fine + rng.uniform(0.05, 0.15) * coarse)
+    blood = tissue.blood * (1 + 0.06 * fine + rng.uniform(0.05, 0.25) * coarse)
     rough = rng.uniform(1.0, 3.5) * np.clip(fine, 0, 2.5)
-    paint(canvas, pulse.rv - rng.uniform(1.5, 3.5), muscle, edge)
-    paint(canvas, pulse.rv + rough, blood * rng.uniform(0.75, 1.0) * (1 - 0.2 * np.clip(fine, 0, 2.5)), edge)
-    thickness = np.where(pulse.has_lv, 0, np.maximum(pulse.cavity - pulse.wall - 2.5, 0))
+    pool = blood * rng.uniform(0.8, 1.05) * (1 - rng.uniform(0, 0.2) * np.clip(fine, 0, 2.5))
+    outflow = _great_vessels(rng, plane, heart)
+    right, atrial_wall = np.where(pulse.has_rv, pulse.rv, outflow), rng.uniform(1, 3)
+    paint(canvas, right - np.where(pulse.has_rv, rng.uniform(1.5, 3.5), atrial_wall), muscle, edge)
+    paint(canvas, right + np.where(pulse.has_rv, rough, 0), pool, edge)
+    thickness = np.where(pulse.has_lv, 0, np.maximum(pulse.cavity - pulse.wall - atrial_wall, 0))
     paint(canvas, pulse.wall + thickness, muscle, edge)
     paint(canvas, pulse.cavity + rough, blood, edge)
     paint(canvas, np.where(pulse.has_lv, pulse.papillary + fine, 9), muscle, edge)
+
+
+def _great_vessels(rng, plane: Plane, heart: Heart) -> np.ndarray:
+    """Signed distance [Z, X, Y] to aorta, pulmonary trunk and right atrium, beside the LV on the side of the RV."""
+    nearest = np.full(plane.shape, 1e3, dtype=np.float32)
+    x, y = heart.centres(plane.heights).T[:, :, None, None]
+    outer = heart.radius + heart.wall
+    for turn, size in (
+        (rng.uniform(-0.5, 0.5), (9, 16)),
+        (rng.uniform(0.5, 1.4), (9, 17)),
+        (-rng.uniform(0.5, 1.4), (12, 26)),
+    ):
+        half = rng.uniform(*size, 2)
+        away, angle = outer + half.mean() + rng.uniform(-4, 6), heart.rv_angle + turn
+        vessel = plane.ellipse((x + away * np.cos(angle), y + away * np.sin(angle)), half, rng.uniform(0, np.pi))
+        if rng.uniform() < 0.85:
+            np.minimum(nearest, vessel, out=nearest)
+    return nearest

@@ -13,13 +13,13 @@ RV, MYO, LV = 1, 2, 3
 
 GROUPS = {
     # group: (ejection fraction, LV cavity radius, LV wall, reach of the RV beyond the septum)
-    "NOR": ((0.55, 0.70), (21, 27), (7, 10), (28, 38)),
-    "DCM": ((0.30, 0.40), (28, 35), (6, 9), (26, 40)),
-    "HCM": ((0.60, 0.75), (18, 24), (11, 16), (25, 36)),
-    "MINF": ((0.30, 0.48), (25, 32), (6, 10), (26, 38)),
-    "RV": ((0.45, 0.65), (19, 25), (6, 9), (38, 50)),
+    "NOR": ((0.50, 0.70), (23, 30), (6, 10), (32, 46)),
+    "DCM": ((0.12, 0.40), (29, 39), (6, 10), (30, 50)),
+    "HCM": ((0.60, 0.78), (20, 28), (9, 17), (30, 44)),
+    "MINF": ((0.20, 0.48), (25, 35), (6, 11), (30, 46)),
+    "RV": ((0.40, 0.65), (21, 29), (6, 9), (42, 62)),
 }
-"""The five patient groups of ACDC; together they span ejection fractions from 30 to 75 %."""
+"""The five patient groups of ACDC; together they span ejection fractions from 12 to 78 %."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,12 @@ class Heart:
     rv_angle: float  # direction from the LV to the RV, radians
     rv_reach: float
     rv_extent: float  # half length of the RV along the septum, relative to the LV's outer radius
-    rv_base: float  # height of the RV's base relative to the LV's
+    rv_base: float  # height of the RV's valves relative to the mitral valve
     bullet: float  # 2 is an ellipsoid; more is fuller towards the apex
     shape: tuple[tuple[float, float], ...]  # amplitude and phase of the 2nd, 3rd and 4th harmonic of the LV outline
     twist: float  # turn of that outline in radians from apex to base
     rv_shape: tuple[tuple[float, float], ...]
+    apex_wall: float  # share of its thickness that the wall keeps at the apex
     unevenness: tuple[float, float]  # amplitude and direction: where the LV wall is thickest
     papillary: tuple[tuple[float, float, float], ...]  # angle, radius relative to the cavity's, size
 
@@ -49,24 +50,25 @@ class Heart:
     def draw(cls, rng: np.random.Generator) -> "Heart":
         group = str(rng.choice(list(GROUPS)))
         fraction, radius, wall, reach = (rng.uniform(*limits) for limits in GROUPS[group])
-        rv_angle = np.pi + rng.uniform(-0.6, 0.35)
+        rv_angle = np.pi + rng.uniform(-0.8, 0.9)
         return cls(
             group=group,
             ejection_fraction=fraction,
             radius=radius,
             wall=wall,
             length=rng.uniform(68, 84) + 0.6 * (radius - 24),
-            shortening=0.08 + 0.12 * fraction,
-            centre=(rng.uniform(-12, 12), rng.uniform(-12, 12)),
+            shortening=rng.uniform(0, 0.06) + 0.14 * fraction,
+            centre=(rng.uniform(-22, 10), rng.uniform(-18, 20)),
             tilt=(rng.uniform(-0.15, 0.15), rng.uniform(-0.15, 0.15)),
             rv_angle=rv_angle,
             rv_reach=reach,
-            rv_extent=rng.uniform(0.9, 1.15),
-            rv_base=rng.uniform(1.0, 1.12),
-            bullet=rng.uniform(2.0, 3.0),
+            rv_extent=rng.uniform(0.9, 1.3),
+            rv_base=rng.uniform(0.8, 1.06),
+            bullet=rng.uniform(2.2, 3.6),
             shape=_harmonics(rng, (0.07, 0.04, 0.02)),
             twist=rng.uniform(-0.6, 0.6),
             rv_shape=((rng.uniform(0, 0.08), rng.uniform(-1, 1)), (rng.uniform(0.04, 0.14), rng.uniform(-0.5, 0.5))),
+            apex_wall=rng.uniform(0.5, 0.95),
             unevenness=(rng.uniform(0, 0.45), rv_angle + rng.uniform(-1, 1)),
             papillary=tuple(
                 (rv_angle + side * rng.uniform(1.6, 2.5), rng.uniform(0.55, 0.8), rng.uniform(3, 6)) for side in (-1, 1)
@@ -87,11 +89,12 @@ class Beat:
     rv: np.ndarray  # inside the RV's endocardium and outside the LV
     papillary: np.ndarray
     has_lv: np.ndarray  # [T, Z, 1, 1]: the slice lies below the mitral valve
+    has_rv: np.ndarray  # [T, Z, 1, 1]: the slice lies below the valves of the RV
     edge: np.ndarray  # [T, Z, 1, 1]: blur of the outlines by a thick slice through a slanted wall
 
     def labels(self) -> np.ndarray:
-        """Papillary muscles count as cavity, as in ACDC; above the valve nothing of the LV is labelled."""
-        labels = np.where(self.rv < 0, RV, 0).astype(np.uint8)
+        """Papillary muscles count as cavity, as in ACDC; above its valves nothing of a ventricle is labelled."""
+        labels = np.where((self.rv < 0) & self.has_rv, RV, 0).astype(np.uint8)
         labels[(self.wall < 0) & self.has_lv] = MYO
         labels[(self.cavity < 0) & self.has_lv] = LV
         labels[(self.wall < 0) & ~self.has_lv] = 0
@@ -124,9 +127,9 @@ def beat(heart: Heart, x: np.ndarray, y: np.ndarray, heights: np.ndarray, jitter
     uneven = 1 + heart.unevenness[0] * np.cos(angle - heart.unevenness[1])
     wall = distance - np.sqrt(inner**2 + (outer**2 - inner**2) * uneven) * outline
     rv = np.maximum(_rv_distance(heart, dx, dy, outer, ratio, curve), -wall)
-    below_valve = (ratio <= 1)[:, :, None, None]
+    below = ((ratio <= valve)[:, :, None, None] for valve in (1, heart.rv_base))
     papillary = _papillary_distance(heart, dx, dy, inner, ratio)
-    return Beat(cavity.astype(np.float32), wall.astype(np.float32), rv.astype(np.float32), papillary, below_valve, edge)
+    return Beat(cavity.astype(np.float32), wall.astype(np.float32), rv.astype(np.float32), papillary, *below, edge)
 
 
 def _harmonics(rng: np.random.Generator, amplitudes: tuple[float, ...]) -> tuple[tuple[float, float], ...]:
@@ -154,7 +157,10 @@ def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.nda
     stretch = 1 / (1 - heart.shortening * curve[:, None])
     tissue = heights[None] * stretch  # end-diastolic height of what lies in the slice now
     inner = heart.radius * half_ellipse(tissue, 0, heart.length, heart.bullet)
-    outer = (heart.radius + heart.wall) * half_ellipse(tissue, -heart.wall, heart.length, heart.bullet)
+    shape = half_ellipse(tissue, -heart.apex_wall * heart.wall, heart.length, heart.bullet)
+    taper = heart.apex_wall + (1 - heart.apex_wall) * np.sqrt(np.clip(tissue / heart.length, 0, 1))
+    outer = np.maximum((heart.radius + heart.wall) * shape, 0)
+    outer = np.where(inner > 0, np.minimum(outer, inner + heart.wall * taper), outer)
     area = np.where(tissue <= heart.length, inner**2, 0).sum(axis=1, keepdims=True)
     volume = area[:1] * (1 - heart.ejection_fraction * curve[:, None])
     now = inner * np.sqrt(volume / area)
@@ -166,8 +172,8 @@ def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.nda
 
 def _rv_distance(heart: Heart, dx, dy, outer: np.ndarray, ratio: np.ndarray, curve: np.ndarray) -> np.ndarray:
     """Distance to the ellipse from which the LV cuts the crescent; it contracts mostly towards the septum."""
-    size = np.clip((ratio - 0.05) / (heart.rv_base - 0.05), 0, 1)[:, :, None, None].astype(np.float32) ** 0.55
-    squeeze = np.float32(1 - 0.75 * heart.ejection_fraction * curve[:, None, None, None])
+    size = np.clip((ratio - 0.05) / 0.95, 0, 1)[:, :, None, None].astype(np.float32) ** 0.55
+    squeeze = np.float32(1 - 0.55 * heart.ejection_fraction * curve[:, None, None, None])
     reach = heart.rv_reach * size * squeeze
     along, across = np.float32(np.cos(heart.rv_angle)), np.float32(np.sin(heart.rv_angle))
     radial, tangential = dx * along + dy * across, dy * along - dx * across

@@ -26,22 +26,22 @@ class Scanner:
 
     @classmethod
     def draw(cls, rng: np.random.Generator) -> "Scanner":
-        side = int(rng.integers(104, 133))
+        side = int(rng.integers(136, 165))
         return cls(
             matrix=(side - int(rng.integers(0, 13)), side),
             pixel=round(rng.uniform(1.4, 1.6), 3),
             slice_spacing=round(rng.uniform(8.0, 10.0), 1),
             rotation=rng.uniform(-0.35, 0.35),
             contrast=Contrast(
-                blood=rng.uniform(0.6, 0.95),
-                myocardium=rng.uniform(0.18, 0.38),
-                fat=rng.uniform(0.65, 1.0),
-                muscle=rng.uniform(0.15, 0.3),
-                liver=rng.uniform(0.2, 0.45),
-                lung=rng.uniform(0.02, 0.07),
+                blood=rng.uniform(0.55, 1.0),
+                myocardium=rng.uniform(0.15, 0.42),
+                fat=rng.uniform(0.5, 1.1),
+                muscle=rng.uniform(0.12, 0.4),
+                liver=rng.uniform(0.15, 0.55),
+                lung=rng.uniform(0.02, 0.16),
             ),
             gain=rng.uniform(250, 1800),
-            gamma=rng.uniform(0.85, 1.2),
+            gamma=rng.uniform(0.75, 1.3),
             noise=rng.uniform(0.01, 0.045),
             blur=rng.uniform(0.3, 0.65),
             bias=rng.uniform(0.3, 0.9),
