@@ -63,6 +63,10 @@ class Storage:
         return np.vstack([np.array(stored), [0.0, 0.0, 0.0, 1.0]]) @ index
 
 
+AS_IS = Storage()
+"""Axes that need no change."""
+
+
 def find_storage(affine: Affine | None, shape: Sequence[int], spacing: Sequence[float], slice_axis: int) -> Storage:
     """The storage of a file with this geometry; without an affine, axes are taken to be in our directions.
 
@@ -112,6 +116,4 @@ def _base_to_apex(direction: np.ndarray) -> tuple[float, str | None]:
 def _codes(directions: np.ndarray) -> str:
     """The nearest direction of each axis, as letters; two axes of an oblique stack may share one."""
     nearest = np.abs(directions).argmax(axis=0)
-    return "".join(
-        ("LR", "PA", "IS")[row][int(directions[row, axis] > 0)] for axis, row in enumerate(nearest.tolist())
-    )
+    return "".join(("LR", "PA", "IS")[row][int(directions[row, axis] > 0)] for axis, row in enumerate(nearest.tolist()))

@@ -11,7 +11,7 @@ import numpy as np
 from fclseg.anatomy.base import Anatomy, Tree
 from fclseg.anatomy.geometry import fitting_storage
 from fclseg.anatomy.nifti import Header, is_nifti, read_header, read_voxels
-from fclseg.anatomy.orientation import Storage
+from fclseg.anatomy.orientation import AS_IS, Storage
 from fclseg.errors import DataError
 
 
@@ -28,8 +28,8 @@ class Volume:
     anatomy: Anatomy
     site: str | None = None
     time_index: int | None = None  # index into the last axis of a 4D file
-    storage: Storage = Storage()  # how the image's file stores its axes
-    label_storage: Storage = Storage()
+    storage: Storage = AS_IS  # how the image's file stores its axes
+    label_storage: Storage = AS_IS
 
     def read_label(self) -> np.ndarray:
         """The label map [X, Y, S] in our order of axes; only for volumes that have one."""
