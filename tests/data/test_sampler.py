@@ -88,7 +88,7 @@ def test_labels_come_with_their_images(store):
     for batch in sampler.epoch(generator(0)):
         assert batch.labels.dtype == torch.int64 and batch.partners is None
         np.testing.assert_array_equal(batch.labels, store.labels[rows_of(store, batch.images)])
-    with pytest.raises(DataError, match="slices that have none"):
+    with pytest.raises(DataError, match="slices for training with labels have none"):
         SliceSampler(store, store.select(), 5, labels=True)
 
 

@@ -112,7 +112,7 @@ def test_unknown_site_fold_and_patient():
         (names(4), 1, 1, "1 folds"),
         (["a", "b", "a"], 1, 2, "patient a appears more than once"),
         (["a", "b"], {"a": "x", "b": "x", "c": "x"}, 2, "names patient c, who is not in the data"),
-        (["a", "b", "c"], {"a": "x", "b": "x"}, 2, "gives patient c no site"),
+        (["a", "b", "c"], {"a": "x", "b": "x"}, 2, "has no site for patient c"),
     ],
 )
 def test_impossible_splits_are_refused(patients, sites, folds, sentence):
@@ -128,17 +128,17 @@ BROKEN = {
     "no site": (lambda d: d.update(sites={}), "names no site"),
     "site without patients": (lambda d: edit(d, "site-1", patients=[], folds=[]), "site-1 has no patients"),
     "duplicate patient": (lambda d: edit(d, "site-1", patients=d["sites"]["site-2"]["patients"]), "more than once"),
-    "one fold": (lambda d: edit(d, "site-2", patients=["z"], folds=[["z"]]), "site-2 has 1 folds and others 5"),
-    "fewer folds": (lambda d: d["sites"]["site-2"]["folds"].pop(), "site-2 has 4 folds and others 5"),
+    "one fold": (lambda d: edit(d, "site-2", patients=["z"], folds=[["z"]]), "site-2 has 1 folds, others 5"),
+    "fewer folds": (lambda d: d["sites"]["site-2"]["folds"].pop(), "site-2 has 4 folds, others 5"),
     "patient in two folds": (
         lambda d: d["sites"]["site-2"]["folds"][0].append(d["sites"]["site-2"]["folds"][1][0]),
-        "the folds of site-2 may hold out only its patients, each once",
+        "the folds of site-2 must hold out its own patients, each once",
     ),
     "somebody else's patient": (
         lambda d: d["sites"]["site-2"]["folds"][0].append(d["sites"]["site-1"]["patients"][0]),
-        "the folds of site-2 may hold out only its patients, each once",
+        "the folds of site-2 must hold out its own patients, each once",
     ),
-    "empty fold": (lambda d: d["sites"]["site-2"]["folds"][0].clear(), "a fold of site-2 holds out nobody"),
+    "empty fold": (lambda d: d["sites"]["site-2"]["folds"][0].clear(), "a fold of site-2 holds out no patient"),
     "another format": (lambda d: d.update(format=99), "has format 99"),
     "no seed": (lambda d: d.pop("seed"), "is not a splits file"),
     "sites is a list": (lambda d: d.update(sites=[]), "is not a splits file"),

@@ -47,5 +47,5 @@ def test_settings_of_a_row_reach_the_method():
 def test_unknown_job_and_method_are_named():
     with pytest.raises(FCLSegError, match=r"no job 'fclop': choose one of .*fclopt"):
         build_method("fclop", PRESET, 0)
-    with pytest.raises(FCLSegError, match="job 'x' asks for method 'byol:Bool'"):
+    with pytest.raises(FCLSegError, match="job 'x' names method 'byol:Bool'"):
         build_method(Row("x", "X", "byol:Bool", ()), PRESET, 0)

@@ -1,1 +1,1 @@
-"""Cardiac data: readers, pre-processing, slice store, splits, augmentation and the phantom."""
+"""Images as training data: pre-processing, slice store, splits, batches, augmentation and the phantom."""

@@ -21,7 +21,7 @@ def read_assignment(path: Path | str) -> dict[str, str]:
 def check_unique(patients: Iterable[str], source: str) -> None:
     repeated = [patient for patient, count in Counter(patients).items() if count > 1]
     if repeated:
-        raise DataError(f"{source}: patient {repeated[0]} appears more than once; a patient belongs to one place only")
+        raise DataError(f"{source}: patient {repeated[0]} appears more than once; list each patient once")
 
 
 def read_json(path: Path) -> Any:
@@ -59,6 +59,6 @@ def _json_pairs(path: Path) -> list[tuple[str, str]]:
         if all(isinstance(group, list) for group in document.values()):
             empty = [site for site, group in document.items() if not group]
             if empty:
-                raise DataError(f"{path}: {empty[0]} has no patients; remove it or give it some")
+                raise DataError(f"{path}: {empty[0]} has no patients; remove it or add patients")
             return [(str(patient), site) for site, group in document.items() for patient in group]
     raise DataError(f'{path}: must be {{"patient": "site", ...}} or {{"site": ["patient", ...], ...}}; correct it')

@@ -3,8 +3,8 @@
 Random numbers are drawn by the caller's (CPU) generator and then moved to the images' device, so a view is the same
 on every device up to rounding and bit for bit the same when a step is repeated.
 
-Views are made in full precision also within a step of mixed precision: a coordinate in bfloat16 is off by up to half a
-pixel of an image of 256.
+Views are computed in full precision even in mixed-precision training: in bfloat16, a coordinate in an image of 256
+pixels is off by up to half a pixel.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +18,7 @@ from fclseg.presets import Preset
 
 @dataclass(frozen=True)
 class Ranges:
-    """How far a view may go from its image; every sample draws its own values uniformly from these ranges."""
+    """How much a view may differ from its image; every sample draws its own values uniformly from these ranges."""
 
     area: tuple[float, float]  # share of the image's area that the crop keeps
     aspect: float  # width and height of the crop differ by a factor of up to this
@@ -34,18 +34,17 @@ class Ranges:
 RANGES = Ranges(
     area=(0.6, 1.0), aspect=1.2, rotation=40, flip=0, gamma=2.0, contrast=0.5, brightness=0.2, noise=0.05, blur=0.5
 )
-"""Of views in pre-training and of labelled images in fine-tuning alike.
+"""Used for views in pre-training and for labelled images in fine-tuning.
 
-Intensities vary strongly: with one labelled patient a network otherwise learns that patient's grey values, and encoders
-pre-trained with mild changes were no better a start than random weights. Crops are weak: below about 0.6 of the
-image two views often show different organs, which stalls BYOL and makes MoCo collapse. No mirror images: a heart whose
-right ventricle lies on the other side does not exist in the data, and telling left from right is what separates the
-two ventricles.
+Intensity changes are strong: otherwise a network with one labelled patient learns that patient's grey values, and
+encoders pre-trained with mild changes were no better a start than random weights. Crops are weak: below about 0.6 of
+the image, two views often show different organs, which stalls BYOL and makes MoCo collapse. There are no flips: the
+data contain no heart with its right ventricle on the other side, and left and right tell the two ventricles apart.
 """
 
 
 class Views:
-    """``views(images, generator)`` is one random view [B, C, v, v] of each image; call it twice for two views.
+    """``views(images, generator)`` returns one random view [B, C, v, v] of each image; call it twice for two views.
 
     A plain callable without parameters or buffers: it adds nothing to the state of the method that holds it.
     """
@@ -65,10 +64,10 @@ class Views:
 def augment_labelled(
     images: torch.Tensor, labels: torch.Tensor, generator: torch.Generator, ranges: Ranges = RANGES
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Images [B, C, H, W] and labels [B, H, W] or [B, 1, H, W] under the same random affine map, same sizes out.
+    """Apply one random affine map to images [B, C, H, W] and labels [B, H, W] or [B, 1, H, W]; sizes do not change.
 
-    Labels are looked up at the nearest pixel and are background (0) outside the image, so no label value appears that
-    was not there, whatever values mark "no label". Intensities change in the images only.
+    Labels use nearest-neighbour sampling and are background (0) outside the image, so no new label value appears,
+    whichever value marks "no label". Intensities change in the images only.
     """
     size = (images.shape[2], images.shape[3])
     with _full_precision(images):
@@ -79,13 +78,13 @@ def augment_labelled(
 
 
 def _full_precision(images: torch.Tensor) -> AbstractContextManager:
-    """No mixed precision, on devices that know it."""
+    """Turn mixed precision off, on devices that support it."""
     device = images.device.type
     return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def _uniform(count: int, values: int, generator: torch.Generator, device: torch.device) -> torch.Tensor:
-    """``values`` vectors [B] of numbers in [0, 1), one row each."""
+    """Random numbers in [0, 1), of shape [values, B]."""
     return torch.rand(values, count, generator=generator, device=generator.device).to(device)
 
 
@@ -103,7 +102,7 @@ def _random_affine(
     scale = torch.stack([side * stretch, side / stretch])
     angle = torch.deg2rad(_between(-ranges.rotation, ranges.rotation, u[2]))
     mirror = torch.where(u[3] < ranges.flip, -1.0, 1.0)
-    # The crop's centre moves only as far as the unrotated crop stays inside the image.
+    # The centre moves only so far that the unrotated crop stays inside the image.
     shift = (1 - scale).clamp(min=0) * _between(-1, 1, u[4:6])
     return affine_maps(scale, angle, shift, mirror, (images.shape[2], images.shape[3]), size)
 
@@ -117,7 +116,7 @@ def affine_maps(
     out_size: tuple[int, int],
 ) -> torch.Tensor:
     """Maps [B, 2, 3] for ``affine_grid``: ``scale`` [2, B] (x, y) is the crop's side relative to the largest one that
-    has the output's shape, ``angle`` [B] turns it by radians, ``shift`` [2, B] moves its centre in units of half the
+    has the output's shape, ``angle`` [B] rotates it (radians), ``shift`` [2, B] moves its centre in units of half the
     image and ``mirror`` [B] is -1 where left and right swap. Rotation happens in pixels, so it never shears an image
     that is not square.
     """

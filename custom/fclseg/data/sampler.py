@@ -19,14 +19,14 @@ class Batch:
 
     @property
     def partner_images(self) -> torch.Tensor:
-        """The partners, for methods that cannot do without them."""
+        """The partners, for methods that require them."""
         if self.partners is None:
             raise DataError("the method compares slices of different volumes, but the batch has no partners")
         return self.partners
 
     @property
     def label_maps(self) -> torch.Tensor:
-        """The labels as one channel [B, 1, H, W], for methods that cannot do without them."""
+        """The labels as one channel [B, 1, H, W], for methods that require them."""
         if self.labels is None:
             raise DataError("the method trains on labels, but the batch has none")
         return self.labels[:, None]
@@ -35,8 +35,9 @@ class Batch:
 class SliceSampler:
     """Shuffled epochs over some slices of a store.
 
-    ``partners=True`` adds to each slice another one of its partition from a different patient (where the site has just
-    one patient: from another volume of it; with one volume: from the same volume).
+    ``partners=True`` pairs each slice with another slice of the same partition from a different patient. If the site
+    has only one patient, the partner is from another volume of that patient; if there is only one volume, from that
+    volume.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class SliceSampler:
                 "there is no slice to train on; check the patients of the split and whether they have labels"
             )
         if labels and not all(store.volumes[volume].labelled for volume in np.unique(store.volume[self.indices])):
-            raise DataError("training with labels was given slices that have none; select them with labelled=True")
+            raise DataError("some slices for training with labels have none; select slices with labelled=True")
         self._partners = PartnerTable(store, self.indices) if partners else None
 
     def __len__(self) -> int:
@@ -70,9 +71,9 @@ class SliceSampler:
         return max(1, len(self.indices) // self.batch_size)
 
     def epoch(self, generator: torch.Generator) -> Iterator[Batch]:
-        """One pass in random order; all randomness is the generator's. A remainder smaller than a batch waits its turn.
+        """One pass in random order; all randomness comes from the generator. An incomplete last batch is dropped.
 
-        A site with fewer slices than a batch gives one batch of all it has (a single slice twice, for BatchNorm).
+        A site with fewer slices than a batch yields one batch of all its slices (a single slice twice, for BatchNorm).
         """
         order = torch.randperm(len(self.indices), generator=generator).numpy()
         order = np.repeat(order, 2) if len(order) == 1 else order
@@ -95,10 +96,10 @@ class SliceSampler:
 
 
 class PartnerTable:
-    """For each slice the slices it can be paired with: its partition s in another patient.
+    """The possible partners of each slice: slices of the same partition s in another patient.
 
-    Slices are sorted by (partition, patient, volume), so that what a slice must *not* be paired with is one range
-    inside its partition's range, and a draw for a whole batch is one vector operation.
+    Slices are sorted by (partition, patient, volume). The slices that a slice must *not* be paired with are then one
+    range within its partition, and drawing partners for a whole batch is one vector operation.
     """
 
     def __init__(self, store: SliceStore, indices: np.ndarray):
@@ -109,7 +110,7 @@ class PartnerTable:
         self.sorted = indices[order]
         slices = np.arange(len(indices))
         first, last = _runs(partition[order])
-        skip_first, skip_last = first, first  # with a single slice there is nothing else than itself
+        skip_first, skip_last = first, first  # a single slice can only be paired with itself
         for own in (
             (slices, slices + 1),
             _runs(partition[order], volume[order]),
@@ -131,7 +132,7 @@ class PartnerTable:
 
 
 def _runs(*keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each element of sorted keys the start and the end of its run of equal keys."""
+    """Start and end of the run of equal keys that each element belongs to; keys are sorted."""
     new = np.ones(len(keys[0]), dtype=bool)
     new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     run = np.cumsum(new) - 1

@@ -19,7 +19,7 @@ FORMAT = 1
 class Splits:
     """Patients of each site, and for each site the patients that each fold holds out for validation.
 
-    Folds are made of labelled patients. Those in no fold have no labels: they are there for pre-training only.
+    Folds contain labelled patients. Patients in no fold have no labels and are used for pre-training only.
     """
 
     sites: dict[str, list[str]]
@@ -28,7 +28,7 @@ class Splits:
 
     @property
     def folds(self) -> int:
-        """How many folds there are; every site has as many."""
+        """The number of folds, which is the same at every site."""
         return len(next(iter(self.held_out.values())))
 
     @property
@@ -44,10 +44,10 @@ class Splits:
         seed: int = 0,
         unlabelled: Collection[str] = (),
     ) -> "Splits":
-        """Deal patients to ``sites`` sites (site-1, site-2, ...) at random, or as a mapping patient -> site says.
+        """Split patients across ``sites`` sites (site-1, site-2, ...) at random, or by a mapping patient -> site.
 
-        Equal seeds give equal splits in any process; sites, and folds of a site, differ by at most one labelled patient
-        and by at most one of the ``unlabelled``, who are in no fold.
+        The same seed gives the same split in every process. Sites, and folds of a site, differ in size by at most one
+        labelled patient and at most one patient of ``unlabelled``; the latter are in no fold.
         """
         patients = list(patients)
         check_unique(patients, "the data")
@@ -55,7 +55,7 @@ class Splits:
         if isinstance(sites, Mapping):
             assigned = _assign(patients, sites)
         elif sites < 1:
-            raise DataError(f"patients cannot be dealt to {sites} sites; ask for at least one")
+            raise DataError(f"patients cannot be split across {sites} sites; ask for at least one")
         else:
             dealt = [_deal(_shuffled(group, seed, "sites"), sites) for group in (labelled, unlabelled)]
             assigned = {
@@ -82,7 +82,7 @@ class Splits:
         try:
             if document["format"] != FORMAT:
                 raise DataError(
-                    f"{path}: has format {document['format']}, not {FORMAT}; make it anew: fclseg data split"
+                    f"{path}: has format {document['format']}, not {FORMAT}; make a new one: fclseg data split"
                 )
             entries = {str(site): entry for site, entry in document["sites"].items()}
             sites = {site: [str(patient) for patient in entry["patients"]] for site, entry in entries.items()}
@@ -96,7 +96,7 @@ class Splits:
         return splits
 
     def save(self, path: Path | str) -> None:
-        """Write the file; it is complete or not there at all."""
+        """Write the file atomically."""
         entries = {site: {"patients": self.sites[site], "folds": self.held_out[site]} for site in self.sites}
         text = json.dumps({"format": FORMAT, "seed": self.seed, "sites": entries}, indent=1) + "\n"
         write_text(path, text)
@@ -112,12 +112,12 @@ class Splits:
         return [patient for patient in self.sites[site] if patient not in held_out]
 
     def candidates(self, site: str, fold: int) -> list[str]:
-        """Those of them who have labels: the ones that other folds hold out."""
+        """The labelled patients among them, which are those that other folds hold out."""
         labelled = {patient for others in self._site(site) for patient in others}
         return [patient for patient in self.training(site, fold) if patient in labelled]
 
     def labelled(self, site: str, fold: int, labels: int, seed: int = 0) -> list[str]:
-        """The N = ``labels`` labelled patients of a fold: a draw that for one seed only grows with N."""
+        """N = ``labels`` labelled patients of a fold. For one seed, a larger N adds patients and removes none."""
         candidates = self.candidates(site, fold)
         if not 0 < labels <= len(candidates):
             raise DataError(f"{site} has {len(candidates)} training patients in fold {fold}, so N cannot be {labels}")
@@ -139,17 +139,17 @@ class Splits:
 
     def _check(self, source: str) -> None:
         if not self.sites:
-            raise DataError(f"{source}: names no site; make it anew: fclseg data split")
+            raise DataError(f"{source}: names no site; make a new one: fclseg data split")
         check_unique(self.patients, source)
         _check_occupied(self.sites, f"{source}: ")
         for site, folds in self.held_out.items():
             if len(folds) != self.folds:
-                raise DataError(f"{source}: {site} has {len(folds)} folds and others {self.folds}; give all as many")
+                raise DataError(f"{source}: {site} has {len(folds)} folds, others {self.folds}; use the same number")
             if not all(folds):
-                raise DataError(f"{source}: a fold of {site} holds out nobody; give each fold at least one patient")
+                raise DataError(f"{source}: a fold of {site} holds out no patient; give each fold at least one")
             held_out = [patient for fold in folds for patient in fold]
             if len(set(held_out)) < len(held_out) or not set(held_out) <= set(self.sites[site]):
-                raise DataError(f"{source}: the folds of {site} may hold out only its patients, each once; correct it")
+                raise DataError(f"{source}: the folds of {site} must hold out its own patients, each once; correct it")
 
 
 def _deal(items: list[str], hands: int) -> list[list[str]]:
@@ -160,7 +160,7 @@ def _deal(items: list[str], hands: int) -> list[list[str]]:
 
 
 def _shuffled(items: Iterable[str], seed: int, *keys: object) -> list[str]:
-    """In an order that hashes decide: the same on every machine and with every version of every library."""
+    """Shuffled by hash: the same order on every machine and with every version of every library."""
     return sorted(items, key=lambda item: derive_seed(seed, *keys, item))
 
 
@@ -168,14 +168,14 @@ def _assign(patients: list[str], site_of: Mapping[str, str]) -> dict[str, list[s
     if unknown := sorted(set(site_of) - set(patients)):
         raise DataError(f"the assignment names patient {unknown[0]}, who is not in the data; remove the entry")
     if missing := sorted(set(patients) - set(site_of)):
-        raise DataError(f"the assignment gives patient {missing[0]} no site; add an entry")
+        raise DataError(f"the assignment has no site for patient {missing[0]}; add an entry")
     return {
         site: sorted(p for p in patients if site_of[p] == site) for site in sorted(set(site_of.values()), key=_natural)
     }
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """So that site-2 comes before site-10."""
+    """Sort key that puts site-2 before site-10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 

@@ -1,4 +1,4 @@
-"""How a slice store lives on disk: its name, its lock, and files that are either complete or not there."""
+"""The slice store on disk: its name, its lock, and files that are either complete or absent."""
 
 import contextlib
 import fcntl
@@ -24,12 +24,13 @@ class StoreDamagedError(Exception):
 def store_key(volumes: Sequence[Volume], image_size: int, spacing: float) -> str:
     """A name that changes with any source file, any record and any parameter.
 
-    Of a source file count path, size, time and both ends: a gzip file ends with the checksum of its content.
+    Each source file contributes its path, size, modification time, first and last block; a gzip file ends with the
+    checksum of its content.
     """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((FORMAT, image_size, float(spacing))).encode())
     real = {path: path.resolve() for volume in volumes for path in (volume.image, volume.label) if path}
-    for volume in volumes:  # by real paths, so that it does not matter from where the data folder was named
+    for volume in volumes:  # by real paths, so that it does not matter how the data folder was given
         digest.update(repr(replace(volume, image=real[volume.image], label=real.get(volume.label))).encode())
     for path in sorted(set(real.values())):
         try:
@@ -47,7 +48,7 @@ def store_key(volumes: Sequence[Volume], image_size: int, spacing: float) -> str
 
 
 def sampled_digest(folder: Path) -> str:
-    """Sizes and evenly spaced blocks of the store's files: finds cut or zeroed files without reading gigabytes."""
+    """A hash of file sizes and evenly spaced blocks: detects truncated or zeroed files without reading gigabytes."""
     digest = hashlib.blake2b(digest_size=16)
     for name in (IMAGES, LABEL_MAPS):
         size = (folder / name).stat().st_size
@@ -66,7 +67,7 @@ def store_lock(folder: Path) -> Iterator[None]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         file = _lock(folder, wait=True)
     except OSError as error:
-        hint = "free it or name another folder in FCLSEG_CACHE"
+        hint = "make it writable or set FCLSEG_CACHE to another folder"
         raise DataError(f"{folder.parent}: the cache folder cannot be used ({error.strerror}); {hint}") from None
     try:
         yield
@@ -76,9 +77,9 @@ def store_lock(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def drafting(folder: Path) -> Iterator[Path]:
-    """A new folder to write into that becomes ``folder`` in one step at the end, or vanishes on an error.
+    """A new folder to write to. It becomes ``folder`` in one step at the end, or is removed after an error.
 
-    The caller holds the lock. Drafts of builders that were killed are removed here too.
+    The caller holds the lock. Drafts left by killed processes are removed here, too.
     """
     draft = _draft(folder)
     try:
@@ -112,7 +113,7 @@ def _lock(folder: Path, wait: bool) -> int:
         file = os.open(_lock_path(folder), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            # The holder before us removed the file it had locked: ours must be the one that is there now.
+            # The previous holder removed its lock file: make sure that we locked the one that exists now.
             if os.fstat(file).st_ino == os.stat(_lock_path(folder)).st_ino:
                 return file
         except FileNotFoundError:

@@ -1,7 +1,7 @@
 """The memory bank of features that contrastive methods compare against, and the banks that other sites shared.
 
 ``MemoryBank`` is Q_{l,c} of Eq. (shared_negatives), the K newest features of the site's own images; ``RemoteBanks`` is
-the rest of Q. Both consist of buffers alone, so they are part of the site's state.
+the rest of Q. Both consist of buffers only, so they are part of the site's state.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class MemoryBank(nn.Module):
 
     @torch.no_grad()
     def push(self, features: torch.Tensor, partitions: torch.Tensor) -> None:
-        """Replace the oldest entries by these; of a batch larger than the bank only its newest K remain."""
+        """Overwrite the oldest entries; of a batch larger than the bank, only the last K features are kept."""
         features, partitions = features[-self.size :], partitions[-self.size :]
         places = (self.pointer + torch.arange(len(features), device=self.pointer.device)) % self.size
         self.features[places] = functional.normalize(features, dim=1).to(self.features.dtype)
@@ -53,7 +53,7 @@ class MemoryBank(nn.Module):
         encode: Callable[[torch.Tensor, torch.Generator], torch.Tensor],
         generator: torch.Generator,
     ) -> None:
-        """Replace all K entries by features of the site's own images: as many epochs of random views as that takes."""
+        """Replace all K entries with features of the site's own images, using as many epochs of views as needed."""
         pushed = 0
         while pushed < self.size:
             for batch in sampler.epoch(generator):
@@ -72,7 +72,7 @@ class MemoryBank(nn.Module):
 
 
 class RemoteBanks(nn.Module):
-    """The banks of the other sites, one below the other; their number may change from round to round."""
+    """The banks of the other sites, concatenated; their number may change from round to round."""
 
     features: torch.Tensor
     partitions: torch.Tensor
@@ -83,10 +83,10 @@ class RemoteBanks(nn.Module):
         self.register_buffer("partitions", torch.zeros(0, dtype=torch.uint8))
 
     def replace(self, states: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
-        """Take the others' banks (``MemoryBank.shared`` by site) in place of the previous ones.
+        """Replace the previous banks with those of the other sites (``MemoryBank.shared`` by site).
 
-        The sites are sorted because the order in which answers arrive must not change the result; features are
-        brought back to unit length because a filter may have added noise or rounded them on the way.
+        Sites are sorted so that the order of answers does not change the result. Features are normalised again, because
+        a filter may have added noise to them or rounded them.
         """
         for site, state in states.items():
             features, partitions = state["features"], state["partitions"]
@@ -104,7 +104,7 @@ class RemoteBanks(nn.Module):
         return self.features, self.partitions
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
-        """Let a stored state decide how many remote features there are, which PyTorch would call a size mismatch."""
+        """Resize the buffers to the stored state; otherwise PyTorch would report a size mismatch."""
         for name in ("features", "partitions"):
             if (stored := state_dict.get(prefix + name)) is not None:
                 buffer = getattr(self, name)

@@ -1,8 +1,8 @@
-"""What a self-supervised method is: modules, a loss for a batch, and what follows a step.
+"""The base class of all methods: modules, a loss for one batch, and what happens after a step.
 
-Everything a method remembers is a module or a buffer of it, so ``state_dict()`` is the site's whole memory. A direct
-sub-module is a *component*: the unit that the exchange plan sends up or down (``online``, ``predictor``, ``target``,
-``bank``...). Nothing here knows about federation.
+Everything a method remembers is a module or a buffer, so ``state_dict()`` is its complete state. A direct sub-module is
+a *component*: the unit that the exchange plan sends up or down (``online``, ``predictor``, ``target``, ``bank``...).
+Nothing here depends on NVFlare.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,13 +28,13 @@ class Method(nn.Module):
     """
 
     wants_partners = False
-    """Whether a batch must bring, for each image, another one of its partition from a different volume."""
+    """Whether each image of a batch needs a partner: a slice of the same partition from a different patient."""
     wants_labels = False
     """Whether the method trains on labelled slices only (supervised fine-tuning)."""
     has_target = False
     """Whether there is a component ``target``, a moving average of ``online``."""
     learning_rates: ClassVar[Mapping[str, float]]
-    """The method's own learning rate for each optimiser that a preset may name; ``pretraining.lr`` replaces it."""
+    """The method's own learning rate for each optimiser that a preset may name; ``pretraining.lr`` overrides it."""
 
     online: EncoderNetwork
 
@@ -56,7 +56,7 @@ class Method(nn.Module):
         return self.learning_rates[self.optimizer_name] if chosen is None else chosen
 
     def trainable(self) -> Iterable[nn.Parameter]:
-        """What the optimiser moves."""
+        """The parameters that the optimiser updates."""
         return (parameter for parameter in self.parameters() if parameter.requires_grad)
 
     def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
@@ -67,23 +67,23 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
-        """Feature vectors [B, D] of images, as the collapse monitor looks at them."""
+        """Feature vectors [B, D] of images, for the collapse monitor."""
         return self.online(images)
 
     def after_step(self) -> None:
-        """What follows an optimiser step: moving averages, enqueueing."""
+        """Called after each optimiser step: moving averages, enqueueing."""
 
     def send(self, component: str) -> State:
         """A component as it leaves the site."""
         return self.get_submodule(component).state_dict()
 
     def receive(self, components: Mapping[str, State]) -> None:
-        """Take in what came from the server: whole components, BatchNorm's tensors among them."""
+        """Load what came from the server: complete components, including BatchNorm statistics."""
         for name, state in components.items():
             self.get_submodule(name).load_state_dict(state)
 
     def receive_others(self, component: str, states: Mapping[str, State]) -> None:
-        """Take in what the other sites sent, by site; for components that the server passes on instead of averaging."""
+        """Load what the other sites sent, by site; for components that the server forwards instead of averaging."""
         raise NotImplementedError
 
 
@@ -95,5 +95,5 @@ def move_average(target: nn.Module, online: nn.Module, momentum: float) -> None:
 
 
 def frozen_copy(network: nn.Module) -> nn.Module:
-    """A copy that no gradient reaches: the target (momentum) network at the start."""
+    """A copy without gradients: the initial target (momentum) network."""
     return deepcopy(network).requires_grad_(False)

@@ -1,4 +1,4 @@
-"""BYOL, the base of FCLOpt, FedBYOL and FedU: an online network that predicts what a slowly moving target sees.
+"""BYOL, the base of FCLOpt, FedBYOL and FedU: an online network predicts the output of a slowly moving target.
 
 The paper's Eq. (byol_cl_loss) and Eq. (byol_ema). There are no negatives, so no features need to leave a site.
 """
@@ -36,10 +36,10 @@ class BYOL(Method):
         self.wants_partners = preset.pretraining.structural_positives > 0
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        """Symmetrised: each view goes once through either network, and the two directions are averaged."""
+        """Symmetrised: each view goes through both networks once, and the two directions are averaged."""
         first = self.views(batch.images, generator)
         second = self.views(positive_images(batch, self.preset.pretraining.structural_positives, generator), generator)
-        with torch.no_grad():  # in training mode, so its BatchNorm uses the batch's statistics as the online network's
+        with torch.no_grad():  # in training mode: its BatchNorm uses batch statistics, like the online network's
             target_first, target_second = self.target(first), self.target(second)
         online_first, online_second = self.predictor(self.online(first)), self.predictor(self.online(second))
         return 0.5 * (byol_loss(online_first, target_second) + byol_loss(online_second, target_first))

@@ -36,7 +36,7 @@ def fcl_loss(
         sample: for each query the indices of its Q' [N, K]; None takes all of Q.
         gsm: add the loss with Lambda(q), the entries of Q' in the query's partition, as positives.
         mask_same_partition: leave Lambda(q) out of the denominator. The paper keeps it, so that once features of a
-            partition align, the pull on a remote positive is partly undone by the push from its fellows.
+            partition align, the pull on a remote positive is partly undone by the push from the others.
     """
     local = torch.einsum("nd,npd->np", queries, keys) / temperature
     negatives = queries @ bank.T / temperature
@@ -93,7 +93,7 @@ class FCL(MoCo):
         )
 
     def aggregated_bank(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Q of Eq. (shared_negatives): the own bank and, with feature exchange, those of the other sites."""
+        """Q of Eq. (shared_negatives): the site's own bank and, with feature exchange, those of the others."""
         banks = [self.own_entries(), self.remote.entries()] if self.fe else [self.own_entries()]
         features, partitions = zip(*banks, strict=True)
         return torch.cat(features), torch.cat(partitions)
@@ -102,5 +102,5 @@ class FCL(MoCo):
         return self.bank.shared() if component == "bank" else super().send(component)
 
     def receive_others(self, component: str, states: Mapping[str, State]) -> None:
-        """The other sites' banks; they stay until the next exchange."""
+        """Keep the other sites' banks until the next exchange."""
         self.remote.replace(states)

@@ -1,7 +1,7 @@
 """FedCA (Zhang et al. 2020): SimCLR with a dictionary of features shared among sites and alignment on public images.
 
-The public images are a phantom that every site draws for itself from the same seed, so they never cross the wire; the
-same holds for the base network they are aligned to.
+The public images are a phantom that every site generates from the same seed, so they never cross the wire. Neither does
+the base network they are aligned to.
 """
 
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ from fclseg.randomness import derive_seed, generator
 
 PUBLIC_SEED = 2010
 PATIENTS, FRAMES, SLICES = 8, 2, 4
-"""The public set has their product of images."""
+"""The public set has PATIENTS x FRAMES x SLICES images."""
 
 
 def public_images(preset: Preset) -> torch.Tensor:
-    """Phantom slices between apex and base, one scanner a patient, prepared like real ones: [P, 1, H, W]."""
+    """Phantom slices between apex and base, one scanner per patient, pre-processed like real ones: [P, 1, H, W]."""
     prepare = Preprocessor(preset.images.size, preset.images.spacing(ANATOMY))
     slices = []
     for patient in range(PATIENTS):
@@ -95,7 +95,7 @@ class FedCA(SimCLR):
         self.remote.replace(states)
 
     def _alignment(self, generator: torch.Generator) -> torch.Tensor:
-        """Mean squared distance of unit features of some public images to their anchors.
+        """Mean squared distance between unit features of some public images and their anchors.
 
         In evaluation mode: phantom images must not enter the BatchNorm statistics that fine-tuning starts from.
         """
@@ -111,7 +111,7 @@ class FedCA(SimCLR):
         return self.online(self.views(images, generator))
 
     def _prepare_public(self) -> None:
-        """Draw the public images and train the base network on them, exactly alike at every site."""
+        """Generate the public images and train the base network on them, identically at every site."""
         images = public_images(self.preset).to(self.public.images.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(PUBLIC_SEED)

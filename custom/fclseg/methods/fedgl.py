@@ -54,7 +54,7 @@ def local_loss(first: torch.Tensor, second: torch.Tensor, temperature: float) ->
 class GlobalLocal(Method):
     """Encoder network, then ``decoder``: the first ``decoder_blocks`` of the U-Net's decoder with a 1x1 convolution.
 
-    ``global_share`` of the preset's rounds go to the global stage, which is all that shapes the encoder.
+    The share ``global_share`` of the rounds goes to the global stage, the only one that trains the encoder.
     """
 
     learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
@@ -87,10 +87,10 @@ class GlobalLocal(Method):
         return global_loss(self.online(views), batch.partitions.repeat(2), self.preset.pretraining.temperature)
 
     def _local(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        """Two versions that differ in intensity alone, so that a region shows the same anatomy in both."""
+        """Two versions that differ only in intensity, so that a region shows the same anatomy in both."""
         placed = self.place(batch.images, generator)
         versions = torch.cat([self.intensity(placed, generator), self.intensity(placed, generator)])
-        self.online.eval()  # BatchNorm's statistics stay as well: nothing of the encoder changes in this stage
+        self.online.eval()  # BatchNorm statistics stay fixed, too: nothing in the encoder changes in this stage
         with torch.no_grad():
             maps = self.online.encoder(versions)
         self.online.train(self.training)

@@ -12,16 +12,16 @@ from fclseg.presets import Preset
 
 
 def encoder_divergence(first: State, second: State) -> float:
-    """Mean over the convolutions of a network of the L2 distance between their weights, wherever either is kept."""
+    """Mean over convolutions of the L2 distance between their weights; the states may be on different devices."""
     pairs = [(weight, second[name].to(weight.device)) for name, weight in first.items() if weight.ndim == 4]
     return float(torch.stack([(ours - theirs).norm() for ours, theirs in pairs]).mean())
 
 
 class FedU(BYOL):
-    """Takes over the global predictor only where the global encoder is close to the site's own.
+    """Uses the global predictor only if the global encoder is close to the site's own.
 
-    The online network is always replaced. When local training had moved it further than ``threshold`` (mu) from the
-    average, the site's data differ from the others', and its own predictor suits its own target better.
+    The online network is always replaced. If its distance from the average is ``threshold`` (mu) or more, the site's
+    data differ from the others', and its own predictor suits its own target better.
     """
 
     def __init__(self, preset: Preset, threshold: float = 0.4, *, encoder: EncoderFactory = Encoder):

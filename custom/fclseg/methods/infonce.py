@@ -16,7 +16,7 @@ def contrastive_loss(
     """The loss l_{q,P,Q'} of Eq. (loss_memorybank) for each query.
 
     l = -1/|P| sum_{p in P} log( e^{s_p} / (e^{s_p} + sum_{n in Q'} e^{s_n}) ) with scores s = q.k / tau. Each term is
-    softplus(logsumexp(s_n) - s_p), which can neither overflow nor need the positives a second time.
+    softplus(logsumexp(s_n) - s_p), which cannot overflow.
 
     Args:
         positives: scores of the positives [N, P].
@@ -38,7 +38,7 @@ def contrastive_loss(
 def draw_without_replacement(rows: int, total: int, size: int, generator: torch.Generator) -> torch.Tensor:
     """Q' of Eq. (contrastive_negatives): for each query ``size`` different indices below ``total``, [rows, size].
 
-    One permutation a row is three times as fast as sorting or partitioning random keys.
+    One permutation per row is three times as fast as sorting or partitioning random keys.
     """
     draws = [torch.randperm(total, generator=generator)[:size] for _ in range(rows)]
     return torch.stack(draws)

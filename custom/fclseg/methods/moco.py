@@ -37,12 +37,12 @@ class MoCo(Method):
         self._fresh: tuple[torch.Tensor, torch.Tensor]  # keys and partitions of the step under way
 
     def queries(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """q: unit features of one random view of each image by the online network [B, D]."""
+        """q: unit features [B, D] of one random view of each image, from the online network."""
         return functional.normalize(self.online(self.views(images, generator)), dim=1)
 
     @torch.no_grad()
     def keys(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """k+: the same by the target network; no gradient reaches it."""
+        """k+: the same from the target network, without gradients."""
         return functional.normalize(self.target(self.views(images, generator)), dim=1)
 
     def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:

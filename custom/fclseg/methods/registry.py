@@ -43,4 +43,4 @@ def method_class(row: Row) -> type[Method]:
     try:
         return getattr(importlib.import_module(f"fclseg.methods.{module}"), name)
     except (ModuleNotFoundError, AttributeError) as error:
-        raise FCLSegError(f"job '{row.job}' asks for method '{row.method}', which is not there: {error}") from error
+        raise FCLSegError(f"job '{row.job}' names method '{row.method}', which does not exist: {error}") from error

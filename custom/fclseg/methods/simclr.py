@@ -32,7 +32,7 @@ def nt_xent(
 
 
 class SimCLR(Method):
-    """Two views of each image through the one network."""
+    """Two views of each image go through the same network."""
 
     learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
 
@@ -41,7 +41,7 @@ class SimCLR(Method):
         return nt_xent(first, second, self.preset.pretraining.temperature)
 
     def two_views(self, images: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """Features of two random views; one pass, so that BatchNorm cannot tell the first view from the second."""
+        """Features of two random views, in one pass, so that both share their BatchNorm statistics."""
         views = torch.cat([self.views(images, generator), self.views(images, generator)])
         first, second = self.online(views).chunk(2)
         return first, second

@@ -22,10 +22,10 @@ from fclseg.randomness import generator as new_generator
 
 
 class Supervised(Method):
-    """Rounds over the site's labelled slices; those within the first ``frozen_epochs`` leave the encoder alone.
+    """Trains on the site's labelled slices. Rounds within the first ``frozen_epochs`` keep the encoder frozen.
 
-    The encoder's rate is the decoder's times ``encoder_lr_factor``. One optimiser rate serves all, so a step of the
-    encoder is shortened afterwards, which for Adam without weight decay is the same.
+    The encoder's learning rate is ``encoder_lr_factor`` times the decoder's. The optimiser has a single rate, so the
+    encoder's step is scaled afterwards; for Adam without weight decay this is equivalent.
     """
 
     wants_labels = True
@@ -48,7 +48,7 @@ class Supervised(Method):
         return self.preset.finetuning.lr
 
     def trainable(self) -> Iterable[nn.Parameter]:
-        """Always all: the optimiser's memory is kept by position, and a frozen encoder simply has no gradients."""
+        """Always all parameters: optimiser state is stored by position, and a frozen encoder just has no gradients."""
         return self.online.parameters()
 
     def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:

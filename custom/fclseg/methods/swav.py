@@ -14,9 +14,9 @@ from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
 SHARPNESS = 0.05
-"""epsilon of the entropic assignment: lower is closer to one prototype an image."""
+"""epsilon of the entropic assignment: lower is closer to one prototype per image."""
 ITERATIONS = 3
-"""Sinkhorn steps of the SwAV paper."""
+"""Sinkhorn iterations, as in the SwAV paper."""
 
 
 @torch.no_grad()
@@ -24,7 +24,7 @@ def sinkhorn(scores: torch.Tensor, sharpness: float = SHARPNESS, iterations: int
     """Soft assignments [B, C] of B images to C prototypes that use every prototype equally often.
 
     Alternately scales the columns of exp(scores / epsilon) to sum 1/C and its rows to sum 1/B; the result's rows are
-    multiplied by B so that each is a distribution over prototypes. In the log domain, where nothing overflows.
+    multiplied by B so that each is a distribution over prototypes. Computed in the log domain to avoid overflow.
     """
     log = scores.float() / sharpness
     for _ in range(iterations):

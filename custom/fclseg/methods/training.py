@@ -27,7 +27,7 @@ BUILDERS: dict[str, Callable[[PretrainingSettings, list, float], Optimizer]] = {
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a site reports of one round of local training."""
+    """What a site reports about one round of local training."""
 
     loss: float  # mean over the round's steps
     samples: int  # n_c, the site's weight in the aggregation
@@ -42,12 +42,12 @@ def cosine_lr(base: float, round_number: int, rounds: int) -> float:
 
 
 def make_optimizer(method: Method) -> Optimizer:
-    """The method's optimiser over what the method trains, at its initial learning rate."""
+    """The method's optimiser for its trainable parameters, at the initial learning rate."""
     return BUILDERS[method.optimizer_name](method.preset.pretraining, list(method.trainable()), method.learning_rate)
 
 
 def optimizer_state(optimizer: Optimizer) -> State:
-    """The optimiser's memory as flat tensors, keyed ``<parameter index>.<name>``, for the site's state file."""
+    """The optimiser's state as flat tensors, keyed ``<parameter index>.<name>``, for the site's state file."""
     return {
         f"{index}.{name}": value.detach().contiguous()
         for index, entries in optimizer.state_dict()["state"].items()
@@ -57,14 +57,14 @@ def optimizer_state(optimizer: Optimizer) -> State:
 
 
 def load_optimizer_state(optimizer: Optimizer, state: Mapping[str, torch.Tensor]) -> None:
-    """Put the result of ``optimizer_state`` back; an empty state is a fresh optimiser."""
+    """Restore the result of ``optimizer_state``; an empty state gives a fresh optimiser."""
     whole = optimizer.state_dict()
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     entries: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in state.items():
         index, name = key.split(".", 1)
         parameter = parameters[int(index)]
-        if value.shape == parameter.shape:  # in the parameter's memory layout, so that a resumed step rounds alike
+        if value.shape == parameter.shape:  # in the parameter's memory layout, so that a resumed step is bit-identical
             value = torch.empty_like(parameter, requires_grad=False).copy_(value)
         entries.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({**whole, "state": entries})
@@ -107,7 +107,7 @@ def train_round(
 
 
 def _step(method: Method, optimizer: Optimizer, batch: Batch, views: torch.Generator) -> float:
-    """One optimiser step. Mixed precision on GPUs only: bfloat16 on CPUs is slow or not there at all."""
+    """One optimiser step. Mixed precision on GPUs only: bfloat16 on CPUs is slow or not supported."""
     device = batch.images.device.type
     mixed = device == "cuda" and torch.cuda.is_bf16_supported()
     with torch.autocast(device, dtype=torch.bfloat16, enabled=mixed):
