@@ -19,7 +19,7 @@ $(STAMP): requirements.txt pyproject.toml
 # Small enough for five minutes on two cores. The study resumes, so an interrupted demo continues where it was.
 demo: $(STAMP)   ## phantom hospitals -> federated pre-training -> fine-tuning -> demo_output/local/report.html
 	$(BIN)/fclseg study local --preset demo --methods random,fclopt_dp --labels 1,2 --folds 1 --sites 3 --patients 5 \
-	    --rounds 12 --set finetune_epochs=120 --reading full,frozen --out demo_output
+	    --rounds 12 --set finetune_epochs=120 --mode full,frozen --out demo_output
 
 test: lint types ## style, types, and all but the nightly tests (under 9 minutes on 2 cores)
 	$(BIN)/python -m pytest

@@ -1,4 +1,4 @@
-"""Where networks are trained and applied: on the GPU when there is one."""
+"""Where networks are trained and applied: on the GPU if there is one."""
 
 from typing import TYPE_CHECKING
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def choose_device(name: str | None = None) -> "torch.device":
-    """The device of this name, or else the first GPU, or else the CPU; one that is not there is refused."""
-    import torch  # here, because a place's settings are read by commands that should not wait for torch
+    """The named device; by default the first GPU, or else the CPU. A device that does not exist is refused."""
+    import torch  # here, because commands that only read settings should not wait for torch
 
     count = {"cpu": 1, "cuda": torch.cuda.device_count()}
     if name is None:

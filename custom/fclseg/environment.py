@@ -1,6 +1,6 @@
-"""Variables that a process which trains must find when it starts, because its libraries read them only once.
+"""Environment variables for training processes, set before the start because libraries read them only once.
 
-They change how fast a step is on the CPU and nothing else.
+They affect only the speed of a step on the CPU.
 """
 
 _KEEP_BYTES = str(1 << 30)

@@ -1,4 +1,4 @@
-"""Errors that are written for the person at the keyboard."""
+"""Errors with messages for the user."""
 
 
 class FCLSegError(Exception):
@@ -6,7 +6,7 @@ class FCLSegError(Exception):
 
 
 class DataError(FCLSegError):
-    """Something about images, labels, folders or splits that the user can mend."""
+    """Something about images, labels, folders or splits that the user can fix."""
 
 
 class PublicError(FCLSegError):

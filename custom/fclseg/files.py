@@ -1,6 +1,6 @@
-"""Files that are whole or not there: written beside their place and moved into it in one step.
+"""Atomic file writes: a file is written under a temporary name and then renamed.
 
-They are on the disk, not only in the machine's memory, when a write returns: a power cut takes nothing back.
+When a write returns, the data is on disk (fsync), so it survives a power cut.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ from fclseg.errors import DataError
 
 @contextlib.contextmanager
 def whole_file(path: Path | str) -> Iterator[Path]:
-    """A draft to write to. It becomes ``path`` when the block ends well, and otherwise nothing is left of it."""
+    """A temporary path to write to. It becomes ``path`` if the block succeeds and is removed otherwise."""
     path = Path(path)
-    draft = path.with_name(f".{os.getpid()}.{path.name}")  # the ending stays: some writers choose their format by it
+    draft = path.with_name(f".{os.getpid()}.{path.name}")  # keeps the suffix, from which some writers choose the format
     try:
         private_folder(path.parent)
         yield draft
         _to_disk(draft)
         os.replace(draft, path)
-        with contextlib.suppress(OSError):  # not every file system can
+        with contextlib.suppress(OSError):  # not every file system supports it
             _to_disk(path.parent)
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror}): free space or choose another folder") from None
@@ -38,13 +38,13 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """The lines of a file (none where it is not there) but not half a line, without a line end, that a crash left."""
+    """The complete lines of a file, or none if it does not exist; an incomplete last line is left out."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a file; what a crash can leave of it ``whole_lines`` passes over."""
+    """Append a line to a file; ``whole_lines`` leaves it out if a crash cut it short."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(line + "\n")
     _to_disk(path)
@@ -69,7 +69,7 @@ def private_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a private folder if need be, and refuse in one sentence where nothing can be written."""
+    """Create a private folder if needed; one that is not writable is refused with one sentence."""
     try:
         private_folder(folder)
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):  # one that was there already

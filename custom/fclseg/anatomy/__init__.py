@@ -1,1 +1,1 @@
-"""What is imaged, and how a folder of it becomes ``Volume`` records."""
+"""Families of images: what they show, and how a folder becomes ``Volume`` records."""

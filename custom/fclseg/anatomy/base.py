@@ -14,7 +14,7 @@ Tree = Mapping[Path, list[Path]]
 
 @dataclass(frozen=True)
 class Structure:
-    """One label value. Colours differ in brightness too, for readers who do not see all colours."""
+    """One label value. Colours also differ in brightness, for colour-blind readers."""
 
     value: int
     name: str  # short, for tables: "RV"
@@ -32,7 +32,7 @@ class Mass:
 
 @dataclass(frozen=True)
 class EjectionFraction:
-    """100 (EDV - ESV) / EDV of a cavity, where both phases are there."""
+    """100 (EDV - ESV) / EDV of a cavity, if both phases are available."""
 
     structure: str
 
@@ -54,7 +54,7 @@ class Anatomy:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the structures, in the order of their values."""
+        """Names of the structures, in the order of their label values."""
         return tuple(structure.name for structure in self.structures)
 
     @property

@@ -1,7 +1,7 @@
 """All anatomies by name, and how they are written into files.
 
-A registered anatomy is written as its name. The anatomy of a plain folder exists only there (``labels.json``), so it is
-written whole.
+A registered anatomy is written as its name. The anatomy of a plain folder is defined only by its ``labels.json``, so it
+is written in full.
 """
 
 import importlib
@@ -41,7 +41,7 @@ def reference(anatomy: Anatomy) -> str | dict[str, Any]:
 
 
 def recognise(tree: Tree) -> Anatomy:
-    """By the names of files; a folder that no other family knows is a plain one."""
+    """Recognise the anatomy by file names; a folder that no other family recognises is a plain one."""
     for anatomy in ANATOMIES.values():
         if anatomy.name != plain.NAME and anatomy.recognises(tree):
             return anatomy

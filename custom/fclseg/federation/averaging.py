@@ -1,7 +1,7 @@
 """Weighted averaging of a component over sites, F = sum_c n_c / n f_c (Eq. byol_online_agg), as results arrive.
 
-The accumulator is as large as one network whatever the number of sites, and the result does not depend on who
-answered first: n_c x is exact in float64 (n_c is a whole number of samples, x a float32), and sums are kept as an
+Memory does not grow with the number of sites, and the result does not depend on the order in which sites
+answer: n_c x is exact in float64 (n_c is a whole number of samples, x a float32), and sums are kept as an
 unevaluated pair of float64 whose rounding errors are carried along (Knuth's TwoSum). The pair holds the sum exactly
 unless the values of one weight at different sites are more than about twelve orders of magnitude apart.
 """
@@ -20,7 +20,7 @@ MOST_SAMPLES = 10**8
 class WeightedMean:
     """``add`` what each site sent, then take the ``result``.
 
-    ``like`` is what a valid contribution looks like (names, shapes, kinds); without it the first one decides. Integer
+    ``like`` defines names, shapes and dtypes of a contribution; by default the first one does. Integer
     counters (BatchNorm's ``num_batches_tracked``) become the weighted mean rounded to the nearest whole number.
     """
 
@@ -32,7 +32,7 @@ class WeightedMean:
         self._errors: Arrays = {}
 
     def add(self, state: Mapping[str, np.ndarray], weight: int, site: str = "") -> None:
-        """Take in one site's component with its number of samples; a refused one leaves the mean as it was."""
+        """Add one site's component with its number of samples; a refused one leaves the mean unchanged."""
         check_samples(weight, site)
         if self._like is None:
             self._like = {name: np.empty_like(array) for name, array in state.items()}
@@ -44,7 +44,7 @@ class WeightedMean:
         self.total_weight += weight
 
     def result(self) -> Arrays:
-        """The mean in the kind of the contributions, rounded once."""
+        """The mean in the dtype of the contributions, rounded once."""
         if not self.total_weight:
             raise FCLSegError(f"no site sent component '{self.component}': there is nothing to average")
         return {name: self._mean(name) for name in self._like}

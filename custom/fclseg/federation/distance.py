@@ -1,7 +1,7 @@
-"""The l1 distance between networks (Eq. distance_exact) and its prediction from scalars (DP).
+"""The l1 distance between networks (Eq. distance_exact) and its prediction from scalars (DP: distance prediction).
 
-The distance is the *mean* absolute difference over the target's parameters. BatchNorm's running statistics are no
-parameters and are left out: they are 0.4 % of the numbers and would be a quarter of the distance.
+The distance is the *mean* absolute difference over the target's parameters. BatchNorm's running statistics are not
+parameters and are left out: they are 0.4 % of the values but would be a quarter of the distance.
 """
 
 import math

@@ -10,7 +10,7 @@ from typing import Any
 from fclseg.errors import FCLSegError
 
 ALWAYS, NEVER, CALIBRATION = "always", "never", "calibration"
-"""When a component crosses: each round, not at all, or every R-th round (``Preset.calibration_rounds``)."""
+"""When a component crosses: each round, not at all, or every R-th round (``pretraining.calibration_rounds``)."""
 
 MEAN, OTHERS = "mean", "others"
 """How the server combines a component: the weighted mean n_c / n, or, for each site, what the *other* sites sent."""
@@ -26,7 +26,7 @@ class Flow:
     up: str = ALWAYS
     down: str = ALWAYS
     combine: str = MEAN
-    paper_counts_up: bool = True  # False where the upload happens but is no part of the paper's figure
+    paper_counts_up: bool = True  # False if the upload happens but is not part of the paper's figure
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """The paper's communication table, computed from the exchange plan and the real components.
 
-A component's size is that of what ``method.send`` returns, and the plan says when it crosses. The paper's figures are
-met by this counting (1 MB = 10^6 bytes, per client and round, averaged over the run):
+A component's size is that of what ``method.send`` returns, and the plan says when it crosses. Counting as follows
+reproduces the paper's figures (1 MB = 10^6 bytes, per client and round, averaged over the run):
 
 - floating-point tensors count: weights, BatchNorm's running statistics, features; integers do not: BatchNorm's
-  counters and the bank's partition ids (1 byte a feature);
+  counters and the bank's partition ids (1 byte per feature);
 - the other sites' banks count as downloads, but not the upload of a site's own (``Flow.paper_counts_up``);
-- every round counts alike, though in a run's first round there are no banks of others yet.
+- every round counts the same, although the first round has no banks of other sites yet.
 
 What is not counted is still listed under ``up_mb`` and ``down_mb``, so nothing that crosses is hidden.
 """

@@ -2,7 +2,7 @@
 
 The paper moves the site's target towards the global online network, xi <- m_d xi + (1 - m_d) theta, until their
 distance is at most d. Each step shrinks xi - theta by exactly m_d, so the number of steps is known beforehand and all
-of them are one multiplication. That also ends for d = 0, where the loop would not.
+of them become one multiplication. This also works for d = 0, where the loop would never end.
 """
 
 import math
@@ -16,7 +16,7 @@ from fclseg.federation.states import Arrays
 
 
 def steps_needed(d: float, d0: float, momentum: float) -> int:
-    """k = ceil(log(d / d0) / log(m_d)), the loop's number of steps from distance d0 > 0 to at most 0 < d."""
+    """k = ceil(log(d / d0) / log(m_d)), the number of loop steps from distance d0 > 0 to at most d > 0."""
     if d >= d0:
         return 0
     # Without the small allowance, rounding adds a step where d lies exactly on one of the loop's distances.
@@ -28,7 +28,7 @@ def predict_target(
 ) -> Arrays:
     """The global target network as predicted at a site: Algorithm 2 for theta, the site's own xi, and d.
 
-    BatchNorm's running statistics move by the same factor though they are no part of the distance; its counters are
+    BatchNorm's running statistics move by the same factor although they are not part of the distance; its counters are
     taken from theta.
     """
     if not 0.0 < momentum < 1.0:
@@ -42,7 +42,7 @@ def predict_target(
 
 
 def _approach(theta: np.ndarray, xi: np.ndarray, steps: int, momentum: float) -> np.ndarray:
-    """theta + m_d^k (xi - theta); an integer counter has no way in between."""
+    """theta + m_d^k (xi - theta); integer counters are copied from theta."""
     if np.issubdtype(xi.dtype, np.integer):
         return theta.copy()
     if steps == 0:

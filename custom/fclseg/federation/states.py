@@ -1,7 +1,7 @@
 """What crosses the wire: a component as a dictionary of numpy arrays, and the checks that guard it.
 
 The wire format is numpy (float32 for weights): every NVFlare end decodes it without a registered decomposer. Torch
-tensors are turned into it, and back, here and nowhere else.
+tensors are converted to and from it only here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ SCALAR_BYTES = 8
 
 VARIANCE, COUNTER = "running_var", "num_batches_tracked"
 STATISTICS = ("running_mean", VARIANCE, COUNTER)
-"""The last part of the names of BatchNorm's buffers: not parameters, so no part of any distance."""
+"""The last part of the names of BatchNorm's buffers: not parameters, so not part of any distance."""
 
 MOST_COUNTED = 10**9
 """The largest value of a counter, such as BatchNorm's number of batches."""
@@ -48,7 +48,7 @@ def parameter_names(state: Iterable[str]) -> list[str]:
 
 
 def check_state(state: Mapping[str, np.ndarray], like: Mapping[str, np.ndarray], site: str, component: str) -> None:
-    """Refuse a component with other tensors, shapes or kinds than ``like``, or with a value that is not finite."""
+    """Refuse a component whose tensors, shapes or dtypes differ from ``like``, or with non-finite values."""
     where = f"{site or 'a site'}: component '{component}'"
     if different := sorted(set(state) ^ set(like)):
         fault = "lacks" if different[0] in like else "brings an unknown"

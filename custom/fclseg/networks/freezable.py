@@ -1,4 +1,4 @@
-"""A U-Net whose encoder can be held still, for probing its features and for a warm-up of the decoder."""
+"""A U-Net whose encoder can be frozen: for frozen-encoder evaluation and for a warm-up of the decoder."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +11,7 @@ from fclseg.randomness import derive_seed
 
 
 class FreezableUNet(UNet):
-    """A U-Net with initial weights from ``seed`` alone, and a switch that holds the encoder still.
+    """A U-Net whose initial weights depend only on ``seed``, with a switch that freezes the encoder.
 
     A frozen encoder also keeps its BatchNorm statistics, so that every one of its tensors stays bit-identical.
     """
@@ -46,7 +46,7 @@ def measure_statistics(network: UNet, batches: Iterable[torch.Tensor]) -> None:
         return
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
-        norm.momentum = None  # PyTorch's word for the cumulative average
+        norm.momentum = None  # PyTorch then computes the cumulative average
         norm.train()
     for images in batches:
         network.encoder(images)

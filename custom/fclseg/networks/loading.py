@@ -55,7 +55,7 @@ def _sorted_header(content: bytes) -> bytes:
 
 
 def read_tensors(path: Path | str) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Tensors and metadata of a safetensors file; a missing or broken file is one sentence."""
+    """Tensors and metadata of a safetensors file; a missing or broken file is reported in one sentence."""
     path = Path(path)
     if not path.is_file():
         raise FCLSegError(f"there is no weights file {path}: check the path, or train one first")
@@ -95,7 +95,7 @@ def load_encoder(network: nn.Module, path: Path | str) -> LoadReport:
 
 
 def compare(tensors: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> LoadReport:
-    """A tensor of another shape counts as missing: the network cannot have it."""
+    """A tensor of a different shape counts as missing, because it cannot be loaded."""
     matched = tuple(n for n, t in wanted.items() if n in tensors and tensors[n].shape == t.shape)
     return LoadReport(
         matched=matched,

@@ -1,6 +1,6 @@
-"""The trained segmentation network as one file that knows how to be used: ``model.safetensors``.
+"""The trained segmentation network in one file with everything inference needs: ``model.safetensors``.
 
-Fine-tuning in one place and federated fine-tuning write it, inference reads it.
+Local and federated fine-tuning write it; inference reads it.
 """
 
 import json
@@ -31,7 +31,7 @@ class TrainedModel:
 
 
 def write_model(path: Path | str, model: TrainedModel) -> None:
-    """Write the network with all that inference asks for."""
+    """Write the network with everything that inference needs."""
     metadata = {
         "fclseg": KIND,
         "trained": True,

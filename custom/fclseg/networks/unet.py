@@ -1,6 +1,6 @@
 """The 2D U-Net of the paper, with encoder and decoder as separate modules.
 
-MONAI's blocks give exactly the layers behind the paper's byte counts: two conv3x3-BatchNorm-LeakyReLU a level and max
+MONAI's blocks give exactly the layers behind the paper's byte counts: two conv3x3-BatchNorm-LeakyReLU per level and max
 pooling between levels (``paper``: 48-96-192-384).
 """
 

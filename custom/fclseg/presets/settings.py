@@ -1,7 +1,7 @@
 """The settings of a preset in four groups: images, networks, pre-training and fine-tuning.
 
-A setting is named ``group.field``, for example ``finetuning.lr``. Each field states which values it accepts, so that a
-value no training can use is refused here and not deep inside a run.
+A setting is named ``group.field``, for example ``finetuning.lr``. Each field states which values it accepts, so that an
+unusable value is refused here and not deep inside a run.
 """
 
 import math
@@ -13,11 +13,11 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.errors import FCLSegError
 
 FEWEST_EPOCHS = 20
-"""``finetuning.steps`` gives every number of labelled patients the same budget; each slice is still seen this often."""
+"""``finetuning.steps`` gives every number of labelled patients the same budget, but each slice is seen this often."""
 
 
 class Accepts(NamedTuple):
-    """Which values a setting takes, and how a sentence says so."""
+    """Which values a setting accepts, and how an error message describes them."""
 
     test: Callable[[Any], bool]
     wanted: str
@@ -91,7 +91,7 @@ class PretrainingSettings:
     optimizer: str = setting(_one_of("sgd", "adam", "adamw"), default="sgd")
     lr: float | None = setting(_optional(POSITIVE), default=None)  # None: the method's own rate for this optimiser
     sgd_momentum: float = setting(
-        _number(lambda value: 0 <= value < 1, "a number of at least 0 and below 1"), default=0.9
+        _number(lambda value: 0 <= value < 1, "a number that is at least 0 and below 1"), default=0.9
     )
     weight_decay: float = setting(NOT_NEGATIVE, default=1e-4)
     structural_positives: float = setting(
@@ -118,7 +118,7 @@ class FinetuningSettings:
     frozen_epochs: int = setting(_whole(0), default=0)
 
     def epochs_for(self, steps_per_epoch: int) -> int:
-        """``epochs``, or fewer where they would take more than ``steps``, but never too few."""
+        """``epochs``, reduced to stay within ``steps`` but not below ``FEWEST_EPOCHS``."""
         if self.steps is None:
             return self.epochs
         return min(self.epochs, max(FEWEST_EPOCHS, self.steps // steps_per_epoch))
@@ -135,7 +135,7 @@ class Preset:
     finetuning: FinetuningSettings = field(default_factory=FinetuningSettings)
 
     def changed(self, changes: Mapping[str, object]) -> "Preset":
-        """This preset with single settings replaced; names may also be those of earlier versions."""
+        """A copy with some settings replaced; names of earlier versions are accepted, too."""
         by_group: dict[str, dict[str, object]] = {}
         for given, value in changes.items():
             group, _, name = full_name(given).partition(".")
@@ -151,7 +151,7 @@ class Preset:
         return {name: getattr(getattr(self, name.partition(".")[0]), name.partition(".")[2]) for name in SETTINGS}
 
     def federated_finetuning(self, steps_per_epoch: int) -> dict[str, object]:
-        """Changes that make a federated run fine-tune: as many steps per site as fine-tuning in one place takes."""
+        """Changes for federated fine-tuning: as many steps per site as fine-tuning in one place takes."""
         epochs = self.finetuning.epochs_for(steps_per_epoch)
         rounds = min(self.finetuning.rounds, epochs)
         return {

@@ -19,7 +19,7 @@ def is_patient_folder(files: list[Path]) -> bool:
 
 
 def recognises(tree: Tree) -> bool:
-    """Info.cfg and _frameNN files are ACDC's."""
+    """Whether any folder has Info.cfg, or files named _frameNN or _4d."""
     return any(is_patient_folder(files) for files in tree.values())
 
 
@@ -63,7 +63,7 @@ def _sort_files(scan: Scan, folder: Path, files: list[Path]) -> tuple[dict[int, 
         if match is None:
             scan.problem(path, "has a name that is neither _frameNN, _frameNN_gt nor _4d; rename or remove it")
         elif match["patient"] != folder.name:
-            scan.problem(path, f"is named after another patient than its folder {folder.name}; move or rename it")
+            scan.problem(path, f"is named after a different patient than its folder {folder.name}; move or rename it")
         elif match.re is _CINE:
             cines.append(path)
         else:

@@ -1,11 +1,11 @@
 """A hospital's own folder of 3D NIfTI images with optional label maps.
 
-A label map lies beside its image as ``NAME_gt``, ``NAME_label``, ``NAME-label`` or ``NAME_seg``, or has the image's
-name in a folder ``labels`` beside the folder ``images``. Images in a folder of their own share that folder's name as
-patient; an image directly in the root (or in ``images``) is a patient by itself.
+A label map is next to its image, named ``NAME_gt``, ``NAME_label``, ``NAME-label`` or ``NAME_seg``, or has the image's
+name in a folder ``labels`` next to the folder ``images``. Images in a sub-folder belong to one patient, named after it;
+an image directly in the root (or in ``images``) is a patient of its own.
 
 ``labels.json`` in the folder names the structures, for example ``{"structures": {"1": "liver", "2": "tumour"},
-"spacing_mm": 1.5}``. Without it images are enough for pre-training, and label values mean what the bundle says.
+"spacing_mm": 1.5}``. Without it, images can be used for pre-training, and labels mean what the bundle says.
 """
 
 import json
@@ -102,7 +102,7 @@ def from_labels(document: Any, source: str) -> Anatomy:
     values = {str(value) for value in range(1, len(names) + 1)} if isinstance(names, Mapping) else set()
     if not isinstance(names, Mapping) or not names or set(names) != values or not _are_words(names.values()):
         raise DataError(
-            f'{source}: must name the label values 1, 2, ... in "structures", each differently, for example '
+            f'{source}: must give the label values 1, 2, ... distinct names in "structures", for example '
             '{"structures": {"1": "liver", "2": "tumour"}}; correct it'
         )
     spacing = document.get("spacing_mm", SPACING_MM)
