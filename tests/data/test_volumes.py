@@ -152,7 +152,7 @@ FAULTS = {
     ),
     "another patient's file": (
         lambda f, save: save(f / "patient007_frame01.nii.gz", voxels(24, 20, 6)),
-        r"patient007_frame01\.nii\.gz: is named after another patient",
+        r"patient007_frame01\.nii\.gz: is named after a different patient",
     ),
     "stray name": (lambda f, save: save(f / "heart.nii.gz", voxels(24, 20, 6)), r"heart\.nii\.gz: has a name"),
     "empty folder": (lambda f, save: (f.parent / "patient002").mkdir(), r"patient002: the folder is empty"),
