@@ -19,6 +19,7 @@ ORDER = [
     {"flare"},
     {"finetune"},
     {"study"},
+    {"api"},
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

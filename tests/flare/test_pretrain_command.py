@@ -21,7 +21,7 @@ JOB = Path(__file__).parents[2] / "jobs" / "fclopt_dp"
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--job", "nowhere"], "nowhere is not an FCLSeg job"),
+        (["--job", "nowhere"], "there is no job 'nowhere': give the folder of one, or one of fcl, fcl_fe, "),
         (["--job", str(JOB), "--data", "missing"], "missing does not exist"),
         (["--job", str(JOB), "--set", "rounds"], "not of the form NAME=VALUE"),
         (["--job", str(JOB), "--sites", "0"], "--sites must be at least 1"),

@@ -2,10 +2,12 @@
 
 import argparse
 import os
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fclseg.cli.jobs import find_job
 from fclseg.cli.options import positive, preset_change
 from fclseg.errors import DataError, FCLSegError
 from fclseg.presets import full_name, get_preset
@@ -20,10 +22,10 @@ def register(subparsers) -> None:
         help="pre-train an encoder over several sites in NVFlare's simulator",
         description="Run a job in NVFlare's simulator with one process per site. "
         "The same command again continues a run that was interrupted.",
-        epilog="example:\n  fclseg pretrain --job jobs/fclopt_dp --data data/acdc --sites 4 --preset small --rounds 30",
+        epilog="example:\n  fclseg pretrain --job fclopt_dp --data data/acdc --sites 4 --preset small --rounds 30",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--job", type=Path, required=True, metavar="DIR", help="a folder below jobs/")
+    parser.add_argument("--job", required=True, metavar="NAME", help="a job, such as fclopt_dp, or a job's folder")
     parser.add_argument("--data", type=Path, metavar="DIR", help="images; without it a phantom is made and used")
     parser.add_argument("--splits", type=Path, metavar="FILE", help="which patient is where (fclseg data split)")
     parser.add_argument("--sites", type=int, metavar="K", help="number of sites (default 2, or those of --splits)")
@@ -47,24 +49,29 @@ def register(subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    with tempfile.TemporaryDirectory() as made:
+        return _run(arguments, find_job(arguments.job, Path(made)))
+
+
+def _run(arguments: argparse.Namespace, source: Path) -> int:
     from fclseg.flare.launch import PICKUP_SECONDS, derive_job, read_job, simulate
     from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
     from fclseg.flare.settings import RunSettings
 
-    _, given = read_job(arguments.job)
+    _, given = read_job(source)
     settings = RunSettings.read({**given, **_changes(arguments, given), "pickup_timeout": PICKUP_SECONDS}, {})
     environment, sites = _environment(arguments), _sites(arguments)
     folder = arguments.runs.absolute() / settings.run
     if arguments.fresh:
-        if folder in arguments.job.absolute().parents:
-            raise FCLSegError(f"--fresh removes {folder}, and the job {arguments.job} with it: copy the job elsewhere")
+        if folder in source.absolute().parents:
+            raise FCLSegError(f"--fresh removes {folder}, and the job {source} with it: copy the job elsewhere")
         RunFolder(folder).forget()
     data = {"data": str(arguments.data.absolute())} if arguments.data else {}  # a phantom's place is not known yet
     RunFolder(folder).check({"settings": settings.to_dict(), "sites": sorted(sites), **data})
     if RunFolder(folder).complete:
         print(f"run {folder} is complete; --fresh starts it over")
         return 0
-    job = derive_job(arguments.job, folder / "job", settings.to_dict())
+    job = derive_job(source, folder / "job", settings.to_dict())
     print(f"{settings.row.title}, preset {settings.preset}, {len(sites)} sites, {settings.rounds} rounds -> {folder}")
     progress = RoundLines(folder, settings.rounds)
     simulate(job, folder, sites, environment=environment, progress=progress)

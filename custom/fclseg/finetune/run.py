@@ -13,11 +13,9 @@ from monai.bundle import ConfigParser
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
-from fclseg.errors import FCLSegError
 from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
 from fclseg.finetune.plain_errors import user_error
-
-BUNDLES = Path(__file__).resolve().parents[3] / "bundles"
+from fclseg.resources import bundle_folder
 
 
 @dataclass(frozen=True)
@@ -25,8 +23,8 @@ class FinetuneSpec:
     """One fine-tuning: on whom, from which encoder, and how much of the encoder may move."""
 
     dataset_dir: str | Path
-    train_patients: tuple[str, ...]
-    validation_patients: tuple[str, ...]
+    train_patients: tuple[str, ...] | None = None  # None: as the bundle chooses, a quarter of them held out
+    validation_patients: tuple[str, ...] | None = None
     anatomy: Anatomy = ANATOMIES[DEFAULT]
     preset: str = "small"
     pretrained_encoder: str | Path | None = None  # None: random initial weights
@@ -46,10 +44,7 @@ class FinetuneResult:
 
 def bundle_config(anatomy: Anatomy, name: str) -> Path:
     """Path of a config file of the anatomy's bundle."""
-    path = BUNDLES / anatomy.bundle / "configs" / name
-    if not path.is_file():
-        raise FCLSegError(f"there is no {path}: install this package from its source folder with 'pip install -e .'")
-    return path
+    return bundle_folder(anatomy.bundle) / "configs" / name
 
 
 def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progress: bool = False) -> FinetuneResult:
@@ -80,8 +75,8 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
             "output_dir": None if output_dir is None else str(output_dir),
             "preset": spec.preset,
             "pretrained_encoder": None if spec.pretrained_encoder is None else str(spec.pretrained_encoder),
-            "train_patients": list(spec.train_patients),
-            "validation_patients": list(spec.validation_patients),
+            "train_patients": _names(spec.train_patients),
+            "validation_patients": _names(spec.validation_patients),
             "freeze_encoder": spec.freeze_encoder,
             "seed": spec.seed,
             "hd95": spec.hd95,
@@ -90,3 +85,7 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
         }
     )
     return parser
+
+
+def _names(patients: tuple[str, ...] | None) -> list[str] | None:
+    return None if patients is None else list(patients)

@@ -1,0 +1,8 @@
+"""The package for notebooks and scripts: pre-train on a folder, fine-tune, segment."""
+
+from fclseg.api.finetuning import Finetuned, finetune, segment
+from fclseg.api.pretraining import Pretrained, pretrain
+from fclseg.data.phantom import write_phantom
+from fclseg.presets import get_preset
+
+__all__ = ["Finetuned", "Pretrained", "finetune", "get_preset", "pretrain", "segment", "write_phantom"]

@@ -1,0 +1,75 @@
+"""Fine-tuning and segmentation from Python: the bundles' own training and inference."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fclseg.anatomy.folders import folder_anatomy
+from fclseg.anatomy.registry import ANATOMIES, DEFAULT
+from fclseg.device import choose_device
+from fclseg.finetune.evaluation import Evaluation
+from fclseg.finetune.inference.cases import find_cases
+from fclseg.finetune.inference.measure import Measurement
+from fclseg.finetune.inference.run import Inference
+from fclseg.finetune.inference.segment import Segmenter
+from fclseg.finetune.run import FinetuneSpec
+from fclseg.finetune.run import finetune as run_bundle
+from fclseg.networks.freezable import FreezableUNet
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.model_file import MODEL, load_model
+from fclseg.networks.unet import Encoder
+from fclseg.presets import Preset, get_preset
+
+
+@dataclass(frozen=True)
+class Finetuned:
+    """A model file, its scores on the held-out patients, and the loss of each epoch."""
+
+    model: Path
+    evaluation: Evaluation
+    losses: list[float]
+
+
+def finetune(
+    data: Path | str,
+    out: Path | str,
+    pretrained: Path | str | None = None,
+    *,
+    labels: int | None = None,
+    train_patients: tuple[str, ...] | None = None,
+    validation_patients: tuple[str, ...] | None = None,
+    preset: Preset | str = "small",
+    seed: int = 0,
+    encoder: EncoderFactory | None = None,
+) -> Finetuned:
+    """Fine-tune on a folder's labelled patients, from the encoder file ``pretrained`` or from random weights.
+
+    A quarter of the labelled patients is held out and scored, unless patients are named; of the others ``labels`` are
+    used (all by default). ``encoder`` makes the encoder that was pre-trained, where it is not the paper's.
+    """
+    chosen = get_preset(preset) if isinstance(preset, str) else preset
+    found = folder_anatomy(data)
+    anatomy = found if found.structures else ANATOMIES[DEFAULT]  # as for the bundle, plain labels are the default's
+    overrides: dict[str, Any] = {"settings": chosen, "labels": labels}
+    if encoder is not None:
+        overrides["network_def"] = FreezableUNet(chosen.networks.channels, anatomy.classes, seed, encoder)
+    spec = FinetuneSpec(
+        data,
+        train_patients,
+        validation_patients,
+        anatomy=anatomy,
+        preset=chosen.name,
+        pretrained_encoder=pretrained,
+        seed=seed,
+        overrides=overrides,
+    )
+    result = run_bundle(spec, out, progress=True)
+    return Finetuned(Path(out) / MODEL, result.evaluation, result.losses)
+
+
+def segment(
+    model: Path | str, images: Path | str, out: Path | str, *, encoder: EncoderFactory = Encoder
+) -> list[Measurement]:
+    """Segment a NIfTI file or a folder; label maps, pictures and measurements go to ``out``."""
+    segmenter = Segmenter(load_model(model, encoder=encoder), choose_device())
+    return Inference(segmenter, find_cases(str(images), output_dir=str(out)), out).run()

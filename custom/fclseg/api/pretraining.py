@@ -1,0 +1,140 @@
+"""Pre-training from Python, in this process or over NVFlare, with the same result."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.records import Volume
+from fclseg.api.local import LocalFederation, LocalSite
+from fclseg.data.sampler import SliceSampler
+from fclseg.data.sites import Splits
+from fclseg.data.slices import open_store
+from fclseg.device import choose_device
+from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import Row, get_row
+from fclseg.methods.base import Method
+from fclseg.methods.registry import build_method, method_class
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.loading import save_encoder
+from fclseg.presets import Preset, get_preset
+
+SPLITS = "splits.json"
+ENCODER = "encoder.safetensors"
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """What a pre-training leaves: encoder files by site, "" for the one that all share, and the loss of each round."""
+
+    encoders: dict[str, Path]
+    losses: list[float]
+
+    @property
+    def encoder(self) -> Path:
+        """The encoder that all sites share."""
+        if "" not in self.encoders:
+            raise FCLSegError(f"every site has its own encoder here: choose from encoders ({', '.join(self.encoders)})")
+        return self.encoders[""]
+
+
+def pretrain(
+    job: str,
+    data: Path | str,
+    out: Path | str,
+    *,
+    sites: int = 2,
+    splits: Path | str | None = None,
+    preset: Preset | str = "small",
+    seed: int = 0,
+    nvflare: bool = False,
+    encoder: EncoderFactory | None = None,
+    threads: int = 1,
+) -> Pretrained:
+    """Pre-train the method of ``job`` on a folder whose patients are split across sites; results go to ``out``.
+
+    Args:
+        job: a row of the exchange plan, for example "fclopt_dp".
+        sites: number of sites to split the patients across, unless ``splits`` names a file of "fclseg data split".
+        nvflare: run over NVFlare with one process per site. The encoder is the same, bit for bit.
+        encoder: makes another encoder than the paper's (``networks/interface.py``); in this process only.
+        threads: of torch. The sites of a simulation use one; more are faster and change the last bits.
+    """
+    row, chosen, folder = get_row(job), get_preset(preset) if isinstance(preset, str) else preset, Path(out).absolute()
+    if method_class(row).wants_labels:
+        raise FCLSegError(f"job '{job}' trains on labels: run it with 'fclseg pretrain --job {job}'")
+    volumes = read_folder(data)
+    split = Splits.load(splits) if splits else _split(volumes, sites, seed)
+    if nvflare and encoder is not None:
+        raise FCLSegError("NVFlare's processes build the paper's encoder: leave out 'encoder' or 'nvflare'")
+    if nvflare:
+        split.save(folder.with_name(f"{folder.name}.{SPLITS}"))
+        return _over_nvflare(row, Path(data).absolute(), folder, volumes, chosen, seed)
+    with _threads(threads):
+        return _in_this_process(row, volumes, folder, split, chosen, seed, encoder)
+
+
+def _split(volumes: list[Volume], sites: int, seed: int) -> Splits:
+    return Splits.make(sorted({volume.patient for volume in volumes}), sites, folds=2, seed=seed)
+
+
+def _in_this_process(
+    row: Row,
+    volumes: list[Volume],
+    folder: Path,
+    split: Splits,
+    preset: Preset,
+    seed: int,
+    encoder: EncoderFactory | None,
+) -> Pretrained:
+    if (folder / "config.json").exists():
+        raise FCLSegError(f"{folder} belongs to a run over NVFlare: choose another folder")
+    parties = []
+    for name, patients in split.sites.items():
+        method = build_method(row, preset, seed, encoder=encoder).to(choose_device())
+        parties.append(LocalSite.start(name, method, _sampler(volumes, patients, method)))
+    federation, losses = LocalFederation(row, parties, seed), []
+    rounds = preset.pretraining.rounds
+    with tqdm(total=rounds, desc=row.title, unit="round") as bar:
+        for number in range(rounds):
+            results = federation.round(number).values()
+            losses.append(sum(one.loss * one.samples for one in results) / sum(one.samples for one in results))
+            bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
+            bar.update()
+    paths = {}
+    for site, method in federation.finish().items():
+        paths[site] = folder / "sites" / site / ENCODER if site else folder / ENCODER
+        metadata = {"preset": preset.name, "run": folder.name, "job": row.job, "round": rounds - 1}
+        save_encoder(paths[site], method.get_submodule("online.encoder"), metadata)
+    return Pretrained(paths, losses)
+
+
+def _sampler(volumes: list[Volume], patients: list[str], method: Method) -> SliceSampler:
+    """Batches of all slices of a site's patients."""
+    images, own = method.preset.images, [volume for volume in volumes if volume.patient in set(patients)]
+    store = open_store(own, image_size=images.size, spacing=images.spacing(volumes[0].anatomy), progress=False)
+    batch = method.preset.pretraining.batch_size
+    return SliceSampler(store, store.select(), batch, partners=method.wants_partners, device=choose_device())
+
+
+def _over_nvflare(row: Row, data: Path, folder: Path, volumes: list[Volume], preset: Preset, seed: int) -> Pretrained:
+    from fclseg.study.cells import Dataset  # NVFlare is imported here and not by those who do without it
+    from fclseg.study.federated import run_job
+
+    splits = folder.with_name(f"{folder.name}.{SPLITS}")
+    run = run_job(row.job, folder, Dataset(data, volumes[0].anatomy, splits, fingerprint=""), preset, seed)
+    return Pretrained(run.encoders, [record["loss"] for record in run.rounds()])
+
+
+@contextmanager
+def _threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

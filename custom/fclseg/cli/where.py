@@ -1,0 +1,29 @@
+"""``fclseg where``: the folders of the bundles and jobs that came with the package."""
+
+import argparse
+
+from fclseg.errors import FCLSegError
+from fclseg.resources import BUNDLES, JOBS, resource_folder, resource_names
+
+
+def register(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "where",
+        help="print the folder of a bundle or a job",
+        description="Print the folder of a bundle or a job that came with the package; without a name, list all.",
+        epilog='example:\n  python -m monai.bundle run --config_file "$(fclseg where acdc_unet)/configs/train.json"',
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", nargs="?", help="for example acdc_unet or fclopt_dp")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    folders = {name: resource_folder(kind) / name for kind in (BUNDLES, JOBS) for name in resource_names(kind)}
+    if arguments.name is None:
+        for folder in folders.values():
+            print(folder)
+    elif arguments.name in folders:
+        print(folders[arguments.name])
+    else:
+        raise FCLSegError(f"there is no bundle or job '{arguments.name}': choose one of {', '.join(folders)}")

@@ -1,0 +1,31 @@
+"""Where bundles and jobs are: at the top of a source checkout, or inside the package that a wheel installed."""
+
+from pathlib import Path
+
+from fclseg.errors import FCLSegError
+
+PACKAGE = Path(__file__).resolve().parent
+ROOTS = (PACKAGE, PACKAGE.parents[1])
+"""Of a wheel (``setup.py`` copies both folders into the package) and of a checkout, where the package is in custom/."""
+
+BUNDLES, JOBS = "bundles", "jobs"
+
+
+def resource_folder(kind: str) -> Path:
+    """The folder of all bundles or of all jobs."""
+    for root in ROOTS:
+        if (root / kind).is_dir():
+            return root / kind
+    raise FCLSegError(f"there is no folder {kind} in {PACKAGE}: the installation is incomplete, so install it again")
+
+
+def resource_names(kind: str) -> list[str]:
+    """The bundles or jobs that are there."""
+    return sorted(path.name for path in resource_folder(kind).iterdir() if path.is_dir())
+
+
+def bundle_folder(name: str) -> Path:
+    """The folder of one bundle."""
+    if name not in resource_names(BUNDLES):
+        raise FCLSegError(f"there is no bundle '{name}': choose one of {', '.join(resource_names(BUNDLES))}")
+    return resource_folder(BUNDLES) / name

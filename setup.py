@@ -1,0 +1,34 @@
+"""Puts the top-level folders ``bundles`` and ``jobs`` into the wheel, inside the package (``fclseg/resources.py``).
+
+Everything else about the build is in pyproject.toml, which cannot name data that lie outside of the package.
+"""
+
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+SHIPPED = (
+    "bundles/metadata_schema.json",
+    "bundles/*/LICENSE",
+    "bundles/*/configs/*",
+    "bundles/*/docs/*",
+    "jobs/**/*",
+)
+"""What belongs to a bundle or a job, and not what a training left there."""
+
+
+class BuildWithResources(build_py):
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:  # the checkout itself is installed, and its folders are found there
+            return
+        root = Path(__file__).parent
+        for source in sorted(path for pattern in SHIPPED for path in root.glob(pattern) if path.is_file()):
+            target = Path(self.build_lib, "fclseg", source.relative_to(root))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)  # follows links: bundles share configs, and a wheel has no links
+
+
+setup(cmdclass={"build_py": BuildWithResources})

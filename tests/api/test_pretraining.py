@@ -1,0 +1,96 @@
+"""Pre-training in one process: the same as over NVFlare, and the exchange plan kept to the letter."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fclseg.api import pretrain, write_phantom
+from fclseg.api.local import LocalFederation, LocalSite
+from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import get_row
+from fclseg.federation.states import to_arrays
+from fclseg.methods.registry import build_method
+from fclseg.methods.training import RoundResult
+from fclseg.networks.loading import read_tensors
+from fclseg.presets import get_preset
+
+PRESET = get_preset("demo", rounds=3, bank_size=24, batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A phantom of two sites."""
+    folder = tmp_path_factory.mktemp("api")
+    write_phantom(folder / "data", patients=4, sites=2, frames=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FCLSEG_CACHE", str(folder / "cache"))
+        yield folder / "data"
+
+
+@pytest.mark.nightly
+@pytest.mark.simulator
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("job", ["fclopt_ptnu", "fclopt_dp", "fcl", "fedu", "local_cl"])
+def test_one_process_and_nvflare_give_the_same_encoders(data, tmp_path, job):
+    here = pretrain(job, data, tmp_path / "here", preset=PRESET)
+    there = pretrain(job, data, tmp_path / "there", preset=PRESET, nvflare=True)
+    assert here.losses == there.losses and list(here.encoders) == list(there.encoders)
+    for site, path in here.encoders.items():
+        ours, theirs = read_tensors(path)[0], read_tensors(there.encoders[site])[0]
+        assert list(ours) == list(theirs) and all((ours[name] == theirs[name]).all() for name in ours)
+
+
+def test_local_cl_keeps_an_encoder_per_site(data, tmp_path):
+    run = pretrain("local_cl", data, tmp_path / "run", preset=get_preset("demo", rounds=1))
+    assert list(run.encoders) == ["site-1", "site-2"]
+    first, second = (read_tensors(path)[0] for path in run.encoders.values())
+    assert any((first[name] != second[name]).any() for name in first)
+    with pytest.raises(FCLSegError, match="every site has its own encoder"):
+        _ = run.encoder
+
+
+def test_the_average_is_weighted_by_slices(monkeypatch):
+    """Sites that 'train' by adding 1 and 3 to every weight, with 30 and 10 slices, meet at + 1.5."""
+
+    def add(method, sampler, optimizer, *, site, **more):
+        shift, slices = {"a": (1.0, 30), "b": (3.0, 10)}[site]
+        for parameter in method.online.parameters():
+            parameter.data += shift
+        return RoundResult(loss=0.0, samples=slices, steps=1, seconds=0.0, feature_std=1.0)
+
+    monkeypatch.setattr("fclseg.api.local.train_round", add)
+    sites = [LocalSite.start(name, build_method("fedsimclr", PRESET, 0), sampler=None) for name in "ab"]
+    before = to_arrays(sites[0].method.send("online"))
+    federation = LocalFederation(get_row("fedsimclr"), sites, seed=0)
+    federation.round(0)
+    federation.round(1)
+    parameters = dict(sites[0].method.online.named_parameters())
+    for name in parameters:
+        np.testing.assert_allclose(federation.means["online"][name], before[name] + 3.0, rtol=1e-6)
+
+
+def test_nvflare_is_not_imported_where_it_is_not_used():
+    code = "import sys, fclseg.api; sys.exit('nvflare' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=100).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "complaint"),
+    [
+        ("fclop", {}, "there is no job 'fclop'"),
+        ("finetune_federated", {}, "trains on labels"),
+        ("fclopt", {"nvflare": True, "encoder": len}, "leave out 'encoder' or 'nvflare'"),
+        ("fclopt", {"sites": 3}, "fewer than the 2 folds"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(data, tmp_path, job, options, complaint):
+    with pytest.raises(FCLSegError, match=complaint):
+        pretrain(job, data, tmp_path / "run", preset=PRESET, **options)
+
+
+def test_the_folder_of_an_nvflare_run_is_left_alone(data, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(FCLSegError, match="belongs to a run over NVFlare"):
+        pretrain("fclopt", data, tmp_path, preset=PRESET)
