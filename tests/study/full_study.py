@@ -79,5 +79,5 @@ def one_round(number: int) -> dict[str, Any]:
         "round": number,
         "sites": sites,
         "d": 0.01 * number,
-        "bytes": dict.fromkeys(sites, {"up": counts, "down": counts}),
+        "bytes": {site: {"up": counts, "down": counts} for site in sites},
     }

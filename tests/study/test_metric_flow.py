@@ -40,7 +40,7 @@ def with_toy(monkeypatch, tmp_path):
 def test_it_is_in_the_tables_of_a_fine_tuning(with_toy, tmp_path):
     spec = FinetuneSpec(with_toy.root, ("patient001",), ("patient002",), preset="demo", overrides={"epochs": 1})
     finetune(spec, tmp_path / "out")
-    rows = list(csv.DictReader(open(tmp_path / "out" / "evaluation.csv")))
+    rows = list(csv.DictReader((tmp_path / "out" / "evaluation.csv").read_text().splitlines()))
     means = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     for name in ("RV", "MYO", "LV"):
         assert means["toy_ml"][name] == pytest.approx(np.mean([float(row[f"toy_{name}"]) for row in rows]))
@@ -57,7 +57,7 @@ def test_it_is_in_every_output_of_a_study(with_toy, tmp_path):
     (mean,) = [metric["structures"] for metric in result["metrics"] if metric["name"] == "toy"]
     assert document["entries"][0]["metrics"]["toy"] == pytest.approx(mean)
     assert "Volume error LV, ml" in (tmp_path / "centralised" / "table.md").read_text()
-    (line,) = csv.DictReader(open(tmp_path / "centralised" / "table.csv"))
+    (line,) = csv.DictReader((tmp_path / "centralised" / "table.csv").read_text().splitlines())
     assert float(line["toy_ml_LV"]) == pytest.approx(mean["LV"], rel=1e-4)
     page = write_report(tmp_path / "centralised").read_text()
     assert "<h4>Volume error, ml</h4>" in page and f">{mean['LV']:.2f}</td>" in page and TOY.note in page

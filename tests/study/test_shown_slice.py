@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 
 from fclseg.anatomy.registry import ANATOMIES
-from fclseg.data.slices import StoredVolume
 from fclseg.study.shown_slice import shown_slice
 
 
@@ -37,7 +36,3 @@ def test_the_first_held_out_patient_with_all_structures():
     store = store_of(a=complete, b=incomplete, c=complete)
     assert chosen(store, {"b", "c"}) == ("c", 1)
     assert chosen(store, {"b"}) == ("b", 0), "most labelled pixels"
-
-
-def test_stored_volumes_can_be_told_apart():
-    assert StoredVolume.__dataclass_params__.frozen

@@ -12,12 +12,12 @@ def shown_slice(store: SliceStore, patients: Collection[str], anatomy: Anatomy) 
     """A volume and the number of a stored slice: the first held-out volume that has all structures in one slice, there
     the slice in which the least visible structure is largest (in the heart: mid-ventricular)."""
     volumes = [one for one in store.volumes if one.labelled and one.patient in patients]
-    areas = {volume: structure_areas(store.labels[volume.start : volume.stop], anatomy) for volume in volumes}
-    for volume in sorted(volumes, key=lambda one: one.patient):
-        if (areas[volume] > 0).all(axis=1).any():
-            return volume, volume.start + clearest(areas[volume])
-    largest = max(volumes, key=lambda volume: areas[volume].sum(axis=1).max())
-    return largest, largest.start + int(areas[largest].sum(axis=1).argmax())
+    measured = [(one, structure_areas(store.labels[one.start : one.stop], anatomy)) for one in volumes]
+    for volume, areas in sorted(measured, key=lambda pair: pair[0].patient):
+        if (areas > 0).all(axis=1).any():
+            return volume, volume.start + clearest(areas)
+    volume, areas = max(measured, key=lambda pair: pair[1].sum(axis=1).max())
+    return volume, volume.start + int(areas.sum(axis=1).argmax())
 
 
 def structure_areas(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
