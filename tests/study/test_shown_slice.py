@@ -36,3 +36,8 @@ def test_the_first_held_out_patient_with_all_structures():
     store = store_of(a=complete, b=incomplete, c=complete)
     assert chosen(store, {"b", "c"}) == ("c", 1)
     assert chosen(store, {"b"}) == ("b", 0), "most labelled pixels"
+
+
+def test_the_ends_of_a_volume_are_not_shown():
+    """At the base all structures are largest, and hardest to tell."""
+    assert chosen(store_of(a=[(60, 60, 60), (50, 50, 50), (40, 40, 40), (30, 30, 30)]), {"a"}) == ("a", 1)

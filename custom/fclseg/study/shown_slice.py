@@ -9,8 +9,8 @@ from fclseg.data.slices import SliceStore, StoredVolume
 
 
 def shown_slice(store: SliceStore, patients: Collection[str], anatomy: Anatomy) -> tuple[StoredVolume, int]:
-    """A volume and the number of a stored slice: the first held-out volume that has all structures in one slice, there
-    the slice in which the least visible structure is largest (in the heart: mid-ventricular)."""
+    """A volume and the number of a stored slice: the first held-out volume that has all structures in one slice, and
+    there the clearest slice of the middle part (in the heart: mid-ventricular)."""
     volumes = [one for one in store.volumes if one.labelled and one.patient in patients]
     measured = [(one, structure_areas(store.labels[one.start : one.stop], anatomy)) for one in volumes]
     for volume, areas in sorted(measured, key=lambda pair: pair[0].patient):
@@ -27,5 +27,10 @@ def structure_areas(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
 
 
 def clearest(areas: np.ndarray) -> int:
-    """The slice in which the smallest share of a structure's largest area is largest."""
-    return int((areas / np.maximum(areas.max(axis=0), 1)).min(axis=1).argmax())
+    """Of the slices that have all structures, without the outer quarters: the one in which the smallest share of a
+    structure's largest area is largest."""
+    complete = np.flatnonzero((areas > 0).all(axis=1))
+    outer = len(complete) // 4
+    middle = complete[outer : len(complete) - outer]
+    shares = (areas[middle] / areas.max(axis=0)).min(axis=1)
+    return int(middle[shares.argmax()])
