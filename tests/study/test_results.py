@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -95,7 +96,7 @@ def test_entries_are_what_the_figures_say(finished):
     assert fclopt["comparison"]["difference"] == pytest.approx(0.1)
     assert fclopt["comparison"]["p_holm"] == pytest.approx(2 * fclopt["comparison"]["p"])
     assert random["comparison"] is None
-    assert fclopt["structures"]["LV"] == pytest.approx(0.1 + fclopt["summary"]["mean"])
+    assert fclopt["metrics"]["dice"]["LV"] == pytest.approx(0.1 + fclopt["summary"]["mean"])
     assert random["paper"] == (0.28, 0.037)
     assert finished["curves"][0]["loss"] == [1.0, 0.5]
     assert [run["seed"] for run in finished["pretraining"]] == [0, 1]
@@ -125,7 +126,9 @@ def test_exports_agree(finished):
 
 def test_page_holds_the_figures_and_needs_nothing_else(finished, tmp_path):
     page = render([prepare(finished, tmp_path)], [])
-    assert "0.455 ± 0.013" in page and "paper 0.280 ± 0.037" in page
+    text = re.sub("<[^>]+>", "", page)
+    assert "0.455 ± 0.013" in text and "paper 0.280 ± 0.037" in text
+    assert finished["date"] in text and f"FCLSeg {finished['version']}" in text and finished["command"] in text
     assert "Better than Random init: 2. Worse: 0. (2 paired comparisons" in page
     assert "http:" not in page and "https:" not in page and "<script" not in page and "url(" not in page
     with pytest.raises(FCLSegError, match="neither a study"):

@@ -19,6 +19,21 @@ from fclseg.cli.options import parse_value
         (["--set", "finetune_epochs=many"], "'finetune_epochs' cannot be 'many'"),
         (["--data", "/nowhere"], "/nowhere: there is no such folder"),
         (["--splits", "splits.json"], "--splits belongs to a data folder: give --data as well"),
+        (["--reading", "half"], "there is no mode 'half': choose full, frozen or full,frozen"),
+        (["--job-set", "fraction"], "--job-set fraction is not of the form NAME=VALUE"),
+        (["--job-set", "seed=3"], "a study cannot set 'seed' of its jobs: --job-set takes fraction, "),
+        (["--job-set", "fraction=2"], "a fraction of 2 of the sites cannot be drawn"),
+        (["--filter", "os.system:command=ls"], "there is no filter 'os.system': name a class of fclseg.flare.filters"),
+        (
+            ["--filter", "fclseg.flare.filters.nowhere.Filter"],
+            "there is no filter 'fclseg.flare.filters.nowhere.Filter'",
+        ),
+        (
+            ["--filter", "fclseg.flare.filters.privacy.Path:x=1"],
+            "there is no filter 'fclseg.flare.filters.privacy.Path'",
+        ),
+        (["--filter", "fclseg.flare.filters.privacy.ClipAndNoise:sigma=1"], "ClipAndNoise needs 'clip'"),
+        (["--filter", "fclseg.flare.filters.privacy.ClipAndNoise:clip=1,size=1"], "has no argument 'size'"),
         (["--jobs", "0"], "--jobs must be at least 1, not 0"),
     ],
 )
@@ -40,6 +55,8 @@ def test_report_of_a_folder_without_results(capsys, tmp_path):
     assert "holds neither a study (study.json) nor a run (rounds.jsonl)" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "value"), [("3", 3), ("0.5", 0.5), ("8,16", (8, 16)), ("adamw", "adamw")])
+@pytest.mark.parametrize(
+    ("text", "value"), [("3", 3), ("0.5", 0.5), ("8,16", (8, 16)), ("adamw", "adamw"), ("true", True)]
+)
 def test_preset_values_from_the_command_line(text, value):
     assert parse_value(text) == value

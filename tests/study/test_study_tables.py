@@ -11,12 +11,17 @@ import subprocess
 import sys
 import time
 
+import nibabel as nib
+import numpy as np
 import pytest
 
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.cli import main
 from fclseg.cli.study import TABLES as COMMAND_LINE_TABLES
 from fclseg.data.sites import Splits
+from fclseg.methods.registry import build_method
+from fclseg.networks.loading import read_tensors
+from fclseg.presets import get_preset
 from fclseg.study.datasets import phantom_dataset
 from fclseg.study.tables import TABLES
 
@@ -61,7 +66,10 @@ def test_local(studies, capsys):
     for entry in document["entries"]:
         assert {run["site"] for run in entry["runs"]} == {"site-1", "site-2"}
         assert 0 <= entry["summary"]["mean"] <= 1 and entry["summary"]["groups"] == 2
-        assert set(entry["structures"]) == {"RV", "MYO", "LV"} == set(entry["hd95"])
+        assert {name: set(found) for name, found in entry["metrics"].items()} == {
+            "dice": {"RV", "MYO", "LV"},
+            "hd95": {"RV", "MYO", "LV"},
+        }
         assert (entry["comparison"] is None) == (entry["row"] == "random")
     assert [run["job"] for run in document["pretraining"]] == ["fcl"]
     assert len(document["pretraining"][0]["rounds"]) == 1
@@ -110,25 +118,6 @@ def test_report_of_a_run_and_of_all_studies(studies, tmp_path):
     assert "Same slice, every method" in (tmp_path / "all.html").read_text()
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs a browser, which nothing else here does")
-def test_page_fits_a_phone(studies, tmp_path):
-    """No sideways scrolling of the page at 390 pixels, measured by a real browser."""
-    page = (studies / "local" / "report.html").absolute()
-    script = (
-        'onload=()=>{const e=document.getElementById("f").contentDocument.documentElement;'
-        'document.getElementById("w").textContent=e.scrollWidth-e.clientWidth}'
-    )
-    (tmp_path / "phone.html").write_text(
-        f'<iframe id="f" src="file://{page}" style="width:390px;height:800px"></iframe><p id="w"></p>'
-        f"<script>{script}</script>"
-    )
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
-    command += [f"--user-data-dir={tmp_path}/profile", "--no-first-run", "--disable-background-networking"]
-    command += ["--dump-dom", f"file://{tmp_path}/phone.html"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert '<p id="w">0</p>' in answer.stdout
-
-
 def test_centralised(studies):
     document = study(studies, "centralised", *LEARNT, "--labels", "1")
     assert {run["site"] for run in runs_of(document)} == {"site-1", "site-2"}, "scored at every site"
@@ -147,7 +136,7 @@ def test_transfer(studies):
     document = study(studies, "transfer", *LEARNT, "--labels", "1")
     assert document["settings"]["data"]["anatomy"] == ANATOMIES["acdc"].title
     assert document["settings"]["target"]["anatomy"] == ANATOMIES["hvsmr"].title
-    assert {name for entry in document["entries"] for name in entry["structures"]} == {"MYO", "BP"}
+    assert {name for entry in document["entries"] for name in entry["metrics"]["dice"]} == {"MYO", "BP"}
 
 
 def test_ablation(studies):
@@ -240,3 +229,55 @@ def test_killed_and_resumed_gives_the_same_table(studies, tmp_path):
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in first.items()), "nothing was run twice"
     tables = [(tmp_path / folder / "local" / "runs.csv").read_text() for folder in ("killed", "straight")]
     assert tables[0] == tables[1]
+
+
+def test_the_filter_and_the_settings_of_the_jobs_reach_pretraining(studies):
+    """With updates clipped to almost nothing the networks stay where the seed put them; without, they move."""
+    filters = ["--filter", "fclseg.flare.filters.privacy.ClipAndNoise:clip=1e-6,sigma=0", "--job-set", "fraction=0.5"]
+    document = study(studies, "local", "--methods", "random,fclopt", "--labels", "1", *filters, "--also-plain")
+    added = "fraction=0.5, ClipAndNoise(clip=1e-06, sigma=0)"
+    assert [row["title"] for row in document["rows"]] == ["Random init", "FCLOpt", f"FCLOpt, {added}"]
+    assert added in (studies / "local" / "report.html").read_text()
+    assert f"| FCLOpt, {added} |" in (studies / "local" / "table.md").read_text()
+    plain, clipped = (studies / "runs" / run["name"] for run in document["pretraining"])
+    start = build_method("fclopt", get_preset("demo", rounds=1), 0).online.encoder.state_dict()
+
+    def distance(run):
+        trained = read_tensors(run / "encoder.safetensors")
+        return max(float((trained[name] - start[name]).abs().max()) for name in start if name.endswith("weight"))
+
+    assert distance(clipped) < 1e-5 < 1e-3 < distance(plain)
+    settings = [json.loads((run / "config.json").read_text())["settings"] for run in (plain, clipped)]
+    assert [one["fraction"] for one in settings] == [1.0, 0.5]
+    (line,) = [json.loads(line) for line in (clipped / "rounds.jsonl").read_text().splitlines()]
+    assert len([site for site, report in line["sites"].items() if "loss" in report]) == 1, "half of two sites"
+
+
+def folder_with_labels(folder):
+    """A plain folder of six patients whose ``labels.json`` names two structures."""
+    random = np.random.default_rng(0)
+    folder.mkdir()
+    (folder / "labels.json").write_text('{"structures": {"1": "liver", "2": "tumour"}, "spacing_mm": 2.0}')
+    for number in range(6):
+        labels = np.zeros((40, 40, 6), np.uint8)
+        labels[8:30, 8:30], labels[14:20, 14 + number : 20 + number] = 1, 2
+        image = (labels * 100 + random.normal(0, 10, labels.shape)).astype(np.float32)
+        affine = np.diag([4.0, 4.0, 8.0, 1.0])
+        nib.save(nib.Nifti1Image(image, affine), folder / f"case{number}.nii.gz")
+        nib.save(nib.Nifti1Image(labels, affine), folder / f"case{number}_label.nii.gz")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["hvsmr", "labels.json"])
+def test_federated_fine_tuning_of_other_anatomies(studies, tmp_path, kind):
+    if kind == "hvsmr":
+        assert main(["data", "phantom", "--anatomy", "hvsmr", "--out", str(tmp_path / "data"), "--patients", "6"]) == 0
+    else:
+        folder_with_labels(tmp_path / "data")
+    scope = ["--data", str(tmp_path / "data"), "--methods", "random", "--labels", "1"]
+    document = study(tmp_path / "studies", "federated", *scope)
+    expected = {"hvsmr": ["MYO", "BP"], "labels.json": ["liver", "tumour"]}[kind]
+    (entry,) = document["entries"]
+    assert list(entry["metrics"]["dice"]) == list(entry["metrics"]["hd95"]) == expected
+    assert [one["name"] for one in document["settings"]["data"]["structures"]] == expected
+    assert document["pictures"] and not document["failures"] and 0 <= entry["summary"]["mean"] <= 1

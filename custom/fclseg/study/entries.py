@@ -26,9 +26,11 @@ def entries(request: Request, finished: Finished) -> list[Entry]:
             for row in request.rows
             if (entry := _entry(request, finished, row, labels, mode)) is not None
         ]
-        values = {(entry["row"], entry["labels"]): _values(entry) for entry in family}
+        values: dict[tuple[str | None, int], dict[Run, float]] = {
+            (entry["row"], entry["labels"]): _values(entry) for entry in family
+        }
         tests = [_against_baseline(request, entry, values) for entry in family]
-        corrected = holm([test and test.p for test in tests])
+        corrected = holm([test.p if test else None for test in tests])
         for entry, test, p in zip(family, tests, corrected, strict=True):
             entry["comparison"] = asdict(replace(test, p_holm=p)) if test else None
         found += family
@@ -87,7 +89,7 @@ def _values(entry: Entry) -> dict[Run, float]:
 
 
 def _against_baseline(
-    request: Request, entry: Entry, values: dict[tuple[str, int], dict[Run, float]]
+    request: Request, entry: Entry, values: dict[tuple[str | None, int], dict[Run, float]]
 ) -> Comparison | None:
     baseline = values.get((request.baseline, entry["labels"]))
     if entry["row"] == request.baseline or baseline is None:

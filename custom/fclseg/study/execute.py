@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fclseg.data.sites import Splits
+from fclseg.errors import FCLSegError
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
 from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
@@ -53,7 +54,9 @@ def encoder_of(cell: Finetuning, cache: Cache, splits: Splits) -> Path | None:
     site, and for protocols without one that of another site in each fold."""
     if cell.pretraining is None:
         return None
-    encoders = cache.get(cell.pretraining.key)["encoders"]
+    if (trained := cache.get(cell.pretraining.key)) is None:
+        raise FCLSegError(f"the result of {cell.pretraining.describe()} is gone: run the same command again")
+    encoders = trained["encoders"]
     if "" in encoders:
         return cache.root / encoders[""]
     names = sorted(encoders)

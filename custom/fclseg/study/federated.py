@@ -88,9 +88,11 @@ def finetune_federated(
     store = open_labelled(str(cell.data.root), anatomy, images.size, images.spacing(anatomy), progress=False)
     longest = max(training_slices(store, patients, batch).steps_per_epoch for patients in chosen.training.values())
     preset = finetuning_preset(cell.preset, cell.mode, longest)
-    more = {"fold": cell.fold, "labels": cell.labels, "encoder": encoder and str(encoder)}
-    more |= {"anatomy": reference(anatomy)}
+    start = None if encoder is None else str(encoder)
+    more: dict[str, Any] = {"fold": cell.fold, "labels": cell.labels, "encoder": start, "anatomy": reference(anatomy)}
     run = run_job(FEDERATED_JOB, folder, cell.data, preset, cell.seed, **more)
+    if run.model is None:
+        raise FCLSegError(f"the run {folder} ended without a segmentation network: run the same command again")
     network = load_model(run.model, anatomy.name).network
     losses = [one["loss"] for one in run.rounds()]
     run.forget()  # the result is small, the sites' memories are not

@@ -41,6 +41,12 @@ class Request:
                 f"with labels to train on: choose smaller --labels"
             )
 
+    @property
+    def protocol(self) -> str:
+        """How the table fine-tunes; a table that does not fine-tune makes no request."""
+        assert self.table.protocol is not None
+        return self.table.protocol
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -52,7 +58,7 @@ class Planned:
 
 def plan(request: Request) -> list[Planned]:
     """All fine-tunings of a table, folds and seeds outermost: a study that is stopped early has compared all rows."""
-    sites = list(Splits.load(request.target.splits).sites) if request.table.protocol == "local" else [None]
+    sites = list(Splits.load(request.target.splits).sites) if request.protocol == "local" else [None]
     return [
         Planned(row, cell)
         for seed in range(request.seeds)
@@ -70,7 +76,7 @@ def _cells(
 ) -> list[Finetuning]:
     """One cell for each pre-training seed; random initialisation has none."""
     cell = Finetuning(
-        protocol=request.table.protocol,
+        protocol=request.protocol,
         job=row.job,
         labels=labels,
         site=site,

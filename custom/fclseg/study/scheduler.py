@@ -142,9 +142,11 @@ class Scheduler:
                 seconds, reason = 0.0, f"its process ended with code {worker.process.exitcode} (out of memory?)"
                 self.pool.remove(worker)
             worker.cell = None
+            if cell is None:  # it died while it had nothing to do
+                continue
             if reason is None:
                 estimate.add(cell.kind, seconds)
-            elif cell is not None:
+            else:
                 failures.append(Failure(cell, self._keep_log(cell, reason)))
 
     def _keep_log(self, cell: Cell, reason: str) -> str:
@@ -160,7 +162,7 @@ class Scheduler:
     def _stop(self) -> None:
         """End idle workers by closing their pipe, busy ones (after an interruption) with everything they started."""
         for worker in self.pool:
-            if worker.cell is not None:
+            if worker.cell is not None and worker.process.pid is not None:
                 end_tree(worker.process.pid)
             worker.connection.close()
         for worker in self.pool:

@@ -9,15 +9,15 @@ from fclseg.data.slices import SliceStore, StoredVolume
 
 
 def shown_slice(store: SliceStore, patients: Collection[str], anatomy: Anatomy) -> tuple[StoredVolume, int]:
-    """A volume and the number of a stored slice: the first held-out volume that has all structures in one slice, there
-    the slice in which the least visible structure is largest (in the heart: mid-ventricular)."""
+    """A volume and the number of a stored slice: the first held-out volume that has all structures in one slice, and
+    there the clearest slice of the middle part (in the heart: mid-ventricular)."""
     volumes = [one for one in store.volumes if one.labelled and one.patient in patients]
-    areas = {volume: structure_areas(store.labels[volume.start : volume.stop], anatomy) for volume in volumes}
-    for volume in sorted(volumes, key=lambda one: one.patient):
-        if (areas[volume] > 0).all(axis=1).any():
-            return volume, volume.start + clearest(areas[volume])
-    largest = max(volumes, key=lambda volume: areas[volume].sum(axis=1).max())
-    return largest, largest.start + int(areas[largest].sum(axis=1).argmax())
+    measured = [(one, structure_areas(store.labels[one.start : one.stop], anatomy)) for one in volumes]
+    for volume, areas in sorted(measured, key=lambda pair: pair[0].patient):
+        if (areas > 0).all(axis=1).any():
+            return volume, volume.start + clearest(areas)
+    volume, areas = max(measured, key=lambda pair: pair[1].sum(axis=1).max())
+    return volume, volume.start + int(areas.sum(axis=1).argmax())
 
 
 def structure_areas(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
@@ -27,5 +27,10 @@ def structure_areas(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
 
 
 def clearest(areas: np.ndarray) -> int:
-    """The slice in which the smallest share of a structure's largest area is largest."""
-    return int((areas / np.maximum(areas.max(axis=0), 1)).min(axis=1).argmax())
+    """Of the slices that have all structures, without the outer quarters: the one in which the smallest share of a
+    structure's largest area is largest."""
+    complete = np.flatnonzero((areas > 0).all(axis=1))
+    outer = len(complete) // 4
+    middle = complete[outer : len(complete) - outer]
+    shares = (areas[middle] / areas.max(axis=0)).min(axis=1)
+    return int(middle[shares.argmax()])

@@ -80,10 +80,10 @@ def compare(row: Mapping[Run, float], baseline: Mapping[Run, float]) -> Comparis
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Holm's step-down correction of one family of tests; None (no test was possible) is not part of the family."""
-    order = sorted((i for i, p in enumerate(p_values) if p is not None), key=lambda i: p_values[i])
+    tests = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     running = 0.0
-    for rank, i in enumerate(order):
-        running = max(running, min(1.0, p_values[i] * (len(order) - rank)))
+    for rank, (p, i) in enumerate(tests):
+        running = max(running, min(1.0, p * (len(tests) - rank)))
         corrected[i] = running
     return corrected

@@ -3,7 +3,6 @@
 Version 0.1 kept Dice and HD95 under keys of their own and called the mode of an evaluation its "reading".
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
@@ -49,10 +48,10 @@ def _with_metrics(entry: dict[str, Any]) -> dict[str, Any]:
     return {"metrics": found} | entry
 
 
-def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(settings: dict[str, Any]) -> dict[str, Any]:
     preset = {_full_name(name): value for name, value in settings["preset"].items()}
     data = {name: _dataset(settings[name]) for name in ("data", "target") if settings.get(name)}
-    return {"target": None, "job": {}} | settings | data | {"preset": preset}
+    return {"target": None, "job": {}, **settings, **data, "preset": preset}
 
 
 def _full_name(name: str) -> str:

@@ -6,11 +6,14 @@ The view box is narrow on purpose: on a phone the drawing is shown at about its 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, isfinite, log10
+from textwrap import wrap
 
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 440, 270
 LEFT, RIGHT, TOP, BOTTOM = 60, 24, 14, 40
+NAME_LETTERS, LINE_HEIGHT = 20, 15
+"""How much of a name fits into one line beside a forest plot, on a phone too."""
 COLOURS = 14
 """How many series colours the style sheet defines (classes c0, c1, ...)."""
 
@@ -45,6 +48,10 @@ def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 def _text(value: float) -> str:
     return f"{value:,.6g}" if abs(value) < 1e5 else f"{value:.2g}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.6g}" if value else "0"
 
 
 class Axes:
@@ -167,7 +174,9 @@ def forest(title: str, effects: Sequence[Effect], x_label: str) -> Markup:
     """Differences with confidence intervals around a line at zero."""
     if not effects:
         return Markup("")
-    step, left = 20, 150
+    left = 150
+    names = [wrap(effect.name, NAME_LETTERS) or [""] for effect in effects]
+    step = 5 + LINE_HEIGHT * max(map(len, names))
     height = TOP + step * len(effects) + BOTTOM
     ends = [v for e in effects for v in (e.value, e.low, e.high) if v is not None and isfinite(v)]
     ticks = nice_ticks(min([*ends, 0.0]), max([*ends, 0.0]), 4)
@@ -180,13 +189,15 @@ def forest(title: str, effects: Sequence[Effect], x_label: str) -> Markup:
     for tick in ticks:
         kind = "axis" if tick == 0 else "grid"
         body.append(f'<line class="{kind}" x1="{px(tick):.1f}" x2="{px(tick):.1f}" y1="{TOP - 6}" y2="{bottom}"/>')
-        body.append(f'<text x="{px(tick):.1f}" y="{bottom + 16}" text-anchor="middle">{tick:+.6g}</text>')
+        body.append(f'<text x="{px(tick):.1f}" y="{bottom + 16}" text-anchor="middle">{_signed(tick)}</text>')
     for i, effect in enumerate(effects):
         y = TOP + step * (i + 0.5)
         line = ""
         if effect.low is not None and effect.high is not None:
             line = f'<line class="error" x1="{px(effect.low):.1f}" x2="{px(effect.high):.1f}" y1="{y}" y2="{y}"/>'
-        body.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{escape(effect.name)}</text>')
+        for number, part in enumerate(names[i]):
+            offset = (number - (len(names[i]) - 1) / 2) * LINE_HEIGHT + 4
+            body.append(f'<text x="{left - 8}" y="{y + offset:.1f}" text-anchor="end">{escape(part)}</text>')
         dot = f'<circle class="dot" cx="{px(effect.value):.1f}" cy="{y}" r="4"/>'
         body.append(f'<g class="c{effect.colour % COLOURS}">{line}{dot}</g>')
     middle = (left + WIDTH - RIGHT) / 2

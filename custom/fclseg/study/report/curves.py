@@ -6,6 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from fclseg.study.cells import FULL
 from fclseg.study.export import MODES, find_entry
 from fclseg.study.report.charts import Effect, Series, forest, line_chart, stacked_bars
 
@@ -22,14 +23,15 @@ def efficiency(study: Study, mode: str) -> list[Markup]:
         means, spreads = ([entry["summary"][name] for entry in found] for name in ("mean", "sd"))
         ours.append(Series(row["title"], x, means, spreads, colour=colour))
         known = [entry for entry in found if entry["paper"]]
-        points = ([entry["labels"] for entry in known], *([entry["paper"][i] for entry in known] for i in (0, 1)))
-        paper.append(Series(row["title"], *points, dashed=True, colour=colour))
+        x = [entry["labels"] for entry in known]
+        means, spreads = ([entry["paper"][i] for entry in known] for i in (0, 1))
+        paper.append(Series(row["title"], x, means, spreads, dashed=True, colour=colour))
     x_label = f"labelled patients ({study['symbol']})"
     name = MODES[mode]
-    return [
-        line_chart(f"Dice, {name}, this study", ours, x_label, "Dice", categories=True),
-        line_chart("Dice printed in the paper", paper, x_label, "Dice", categories=True) if mode == "full" else "",
-    ]
+    charts = [line_chart(f"Dice, {name}, this study", ours, x_label, "Dice", categories=True)]
+    if mode == FULL:
+        charts.append(line_chart("Dice printed in the paper", paper, x_label, "Dice", categories=True))
+    return charts
 
 
 def differences(study: Study, mode: str) -> list[Markup]:
@@ -50,7 +52,7 @@ def differences(study: Study, mode: str) -> list[Markup]:
             if (e["labels"], e["mode"]) == (labels, mode) and e["comparison"]
         ]
         title = f"Difference to {titles.get(study['baseline'], '')}, {study['symbol']}={labels}"
-        charts.append(forest(title, effects, "Dice, mean paired difference with 95 % interval"))
+        charts.append(forest(title, effects, "mean Dice difference, 95 % interval"))
     return charts
 
 

@@ -74,7 +74,8 @@ def around(truth: np.ndarray) -> tuple[slice, slice]:
         return slice(None), slice(None)
     centre = (int(rows.min() + rows.max()) // 2, int(columns.min() + columns.max()) // 2)
     half = int(max(np.ptp(rows), np.ptp(columns))) // 2 + MARGIN
-    return tuple(slice(max(0, c - half), min(size, c + half)) for c, size in zip(centre, truth.shape, strict=True))
+    top, left = (slice(max(0, c - half), min(size, c + half)) for c, size in zip(centre, truth.shape, strict=True))
+    return top, left
 
 
 def paint(image: np.ndarray, labels: np.ndarray | None = None, palette: np.ndarray | None = None) -> np.ndarray:

@@ -1,0 +1,75 @@
+"""The page of a study: what is bold, which picture comes first, and that it fits a phone."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from full_study import write_study
+
+from fclseg.study.report.page import prepare, render, write_report
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    return folder, write_study(folder)
+
+
+def test_bold_is_what_is_established(study):
+    folder, document = study
+    row = next(entry for entry in document["entries"] if entry["row"] == "fedbyol" and entry["labels"] == 1)
+    for difference, p, bold in [(0.1, 0.04, True), (0.1, 0.06, False), (-0.1, 0.001, False), (0.1, None, False)]:
+        row["comparison"] |= {"difference": difference, "p": p, "p_holm": p}
+        others = [entry | {"comparison": None} for entry in document["entries"] if entry is not row]
+        page = render([prepare(document | {"entries": [*others, row]}, folder)], [])
+        table = page[page.index("<tbody>") : page.index("</tbody>")]
+        assert len(re.findall('class="established"', table)) == bold
+
+
+def test_pictures_begin_with_the_most_labels_and_the_best_row(study):
+    folder, document = study
+    strips = prepare(document, folder)["strips"]
+    assert [(strip["labels"], strip["mode"]) for strip in strips[:3]] == [(8, "full"), (8, "frozen"), (4, "full")]
+    first = strips[0]["pictures"]
+    assert [picture["title"] for picture in first[:2]] == ["Image", "Ground truth"]
+    scores = [picture["dice"] for picture in first[2:]]
+    assert scores == sorted(scores, reverse=True) and len(scores) == 5
+    best = max(
+        (e for e in document["entries"] if (e["labels"], e["mode"]) == (8, "full")), key=lambda e: e["summary"]["mean"]
+    )
+    assert scores[0] == best["summary"]["mean"]
+
+
+def test_every_figure_of_a_table_has_its_label_on_a_phone(study):
+    page = write_report(study[0] / "local").read_text()
+    for table in re.findall('<table class="rows">.*?</table>', page, re.DOTALL):
+        assert "<td>" not in table and table.count("<td") == table.count("data-label=")
+    assert 'loading="lazy"' not in page, "a printer does not scroll"
+
+
+BROWSER = shutil.which("chromium")
+MEASURE = """onload=()=>{const d=document.getElementById("f").contentDocument;
+for(const e of d.querySelectorAll("details"))e.open=true;const w=d.documentElement.clientWidth;const out=[];
+for(const e of d.querySelectorAll("body *")){const r=e.getBoundingClientRect();
+const s=e.ownerSVGElement&&e.closest("svg").getBoundingClientRect();
+if(r.width&&(r.right>w+1||r.left<-1||(s&&e.tagName=="text"&&(r.right>s.right+1||r.left<s.left-1))))
+out.push(e.tagName+" "+e.textContent.slice(0,30));
+if(e.scrollWidth>e.clientWidth+1&&e.className=="scroll")out.push("scrolls");}
+document.getElementById("w").textContent="outside: "+out.length+" "+out.slice(0,5).join(" | ")}"""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser, which nothing else here does")
+def test_nothing_is_clipped_at_390_pixels(study, tmp_path):
+    """Measured by a real browser: no element outside the page, no text outside its drawing, no table that scrolls."""
+    page = write_report(study[0] / "local", command="fclseg report").absolute()
+    (tmp_path / "phone.html").write_text(
+        f'<iframe id="f" src="file://{page}" style="width:390px;height:800px;border:0"></iframe><p id="w"></p>'
+        f"<script>{MEASURE}</script>"
+    )
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    command += [f"--user-data-dir={tmp_path}/profile", "--no-first-run", "--disable-background-networking"]
+    command += ["--dump-dom", f"file://{tmp_path}/phone.html"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert re.findall('<p id="w">(.*?)</p>', answer.stdout, re.DOTALL) == ["outside: 0 "]
