@@ -47,6 +47,7 @@ class Anatomy:
     spacing_mm: float  # in-plane pixel size that slices are resampled to, before the preset's scale
     bundle: str  # folder below bundles/
     slice_axis: int = 2  # where neither voxel sizes nor the affine tell it
+    compact: bool = False  # the structures fit into a network's window: find them first, then segment around them
     partitions: int = 4  # S: ordered groups of slices along the slice axis
     measurements: tuple[Mass | EjectionFraction, ...] = ()
     recognises: Callable[[Tree], bool] = field(repr=False, compare=False)

@@ -106,6 +106,7 @@ ANATOMY = Anatomy(
     ),
     spacing_mm=1.25,
     bundle="acdc_unet",
+    compact=True,
     measurements=(Mass("MYO", g_per_ml=1.05), EjectionFraction("LV"), EjectionFraction("RV")),
     recognises=recognises,
     read=read,
