@@ -86,6 +86,9 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
             "seed": spec.seed,
             "hd95": spec.hd95,
             "progress": progress,
+            # Studies compare methods: every one trains equally long, and is scored on the network's own grid.
+            "epochs": "$@settings.finetuning.epochs_for(@steps_per_epoch)",
+            "original_grid": False,
             **spec.overrides,
         }
     )
