@@ -39,7 +39,7 @@ def read(scan: Scan, tree: Tree) -> None:
 
 def _read_patient(scan: Scan, folder: Path, files: list[Path]) -> None:
     images, labels, cines = _sort_files(scan, folder, files)
-    phases = _read_phases(scan, folder / INFO)
+    phases = _read_phases(scan, folder / INFO, needed=bool(images))
     site = site_of(folder, scan.root)
     for frame, image in sorted(images.items()):
         scan.add(folder.name, image, labels.get(frame), frame=frame, phase=phases.get(frame), site=site)
@@ -77,8 +77,10 @@ def _sort_files(scan: Scan, folder: Path, files: list[Path]) -> tuple[dict[int, 
     return images, labels, cines
 
 
-def _read_phases(scan: Scan, path: Path) -> dict[int, str]:
-    """Frame number -> "ED" or "ES"."""
+def _read_phases(scan: Scan, path: Path, needed: bool) -> dict[int, str]:
+    """Frame number -> "ED" or "ES"; ``needed`` where frames have files of their own. A cycle alone needs no names."""
+    if not needed and not path.exists():
+        return {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -97,6 +99,8 @@ def _read_phases(scan: Scan, path: Path) -> dict[int, str]:
     entries = {name.strip(): value.strip() for name, value in pairs}
     phases: dict[int, str] = {}
     for phase in ("ED", "ES"):
+        if phase not in entries and not needed:
+            continue
         if not entries.get(phase, "").isdecimal():
             scan.problem(path, f"has no line '{phase}: <frame number>'; add it", training_only=True)
         elif phases.setdefault(int(entries[phase]), phase) != phase:

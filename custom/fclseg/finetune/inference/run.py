@@ -2,9 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from itertools import groupby
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -39,22 +41,24 @@ class Inference:
         cases: Sequence[Volume],
         output_dir: str | Path,
         checkpoint: str | Path | None = None,
+        workers: int = 1,
     ):
-        self.segmenter, self.output_dir = segmenter, Path(output_dir)
+        self.segmenter, self.output_dir, self.workers = segmenter, Path(output_dir), workers
         self.cases = cases if isinstance(cases, Cases) else Cases(tuple(cases))
         self.anatomy = segmenter.model.anatomy
         self.provenance = Provenance.of(segmenter.model, checkpoint)
-        self.names = dict(zip(map(id, self.cases.volumes), output_names(self.cases.volumes), strict=True))
+        self.names = dict(zip(self.cases.volumes, output_names(self.cases.volumes), strict=True))
 
     def run(self) -> list[PatientResult]:
         """One bad file does not stop the others; it is named at the end."""
         make_folder(self.output_dir)
         results, refused = [], list(self.cases.refused)
-        for patient, volumes in tqdm(list(self.cases.by_patient()), desc="segmenting", unit="patient", disable=None):
-            try:
-                results.append(self.patient(patient, volumes))
-            except DataError as error:
-                refused.append(str(error))
+        patients = list(self.cases.by_patient())
+        for outcome in tqdm(self._outcomes(patients), "segmenting", len(patients), unit="patient", disable=None):
+            if isinstance(outcome, DataError):
+                refused.append(str(outcome))
+            else:
+                results.append(outcome)
         if results:
             write_tables(self.output_dir, results, self.anatomy)
             write_index(self.output_dir, results, refused, self.anatomy, self.provenance)
@@ -62,6 +66,21 @@ class Inference:
         if refused:
             raise DataError(f"{len(refused)} of {len(self.cases) + len(refused)} refused: {' / '.join(refused)}")
         return results
+
+    def _outcomes(self, patients: list[tuple[str, list[Volume]]]) -> Iterator[PatientResult | DataError]:
+        """In the order of the patients; several processes share them if asked to."""
+        if self.workers == 1:
+            yield from map(self.attempt, patients)
+            return
+        with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
+            yield from pool.map(self.attempt, patients)
+
+    def attempt(self, patient: tuple[str, list[Volume]]) -> PatientResult | DataError:
+        """The result of a patient, or the sentence why there is none."""
+        try:
+            return self.patient(*patient)
+        except DataError as error:
+            return error
 
     def patient(self, patient: str, volumes: list[Volume]) -> PatientResult:
         """Segment one patient, or take over what an earlier run finished."""
@@ -99,7 +118,7 @@ class Inference:
             self._save(volumes[0], np.stack(labels, axis=-1))
 
     def _save(self, volume: Volume, labels: np.ndarray) -> None:
-        with whole_file(self.output_dir / f"{self.names[id(volume)]}_seg.nii.gz") as draft:
+        with whole_file(self.output_dir / f"{self.names[volume]}_seg.nii.gz") as draft:
             nib.save(label_image(volume.storage.outside(labels), nib.load(volume.image)), draft)
 
     def _pictures(self, result: PatientResult, frames: dict[int, tuple[Volume, Any, Any]]) -> list[Path]:
@@ -109,7 +128,7 @@ class Inference:
         for number in shown:
             volume, voxels, labels = frames[number]
             one = result.volumes[number]
-            name = self.names[id(volume)]
+            name = self.names[volume]
             name = f"{name}_{one.phase}" if volume.phase is None and one.phase else name
             path = self.output_dir / f"{name}_overlay.png"
             with whole_file(path) as draft:
