@@ -13,7 +13,7 @@ PACKAGE = Path(fclseg.__file__).parent
 ORDER = [
     {"anatomy"},
     {"presets"},
-    {"data", "networks"},
+    {"data", "networks", "dicom"},
     {"methods"},
     {"federation"},
     {"flare"},

@@ -22,12 +22,16 @@ class Structure:
     colour: str  # "#rrggbb"
 
 
+Range = tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Mass:
     """The mass of a structure from its volume."""
 
     structure: str
     g_per_ml: float
+    plausible: Range = (0.0, float("inf"))  # g; a figure outside is shown as a fault, not as a result
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,26 @@ class EjectionFraction:
     """100 (EDV - ESV) / EDV of a cavity, if both phases are available."""
 
     structure: str
+    plausible: Range = (0.0, 100.0)  # %
+    plausible_ml: Range = (0.0, float("inf"))  # at end-diastole
+
+
+@dataclass(frozen=True)
+class Wall:
+    """A cavity that a wall surrounds in every slice."""
+
+    cavity: str
+    wall: str
+
+
+@dataclass(frozen=True)
+class Normal:
+    """What a study of healthy people found, as mean and standard deviation of men and of women."""
+
+    quantity: str
+    men: Range
+    women: Range
+    source: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +71,10 @@ class Anatomy:
     spacing_mm: float  # in-plane pixel size that slices are resampled to, before the preset's scale
     bundle: str  # folder below bundles/
     slice_axis: int = 2  # where neither voxel sizes nor the affine tell it
+    compact: bool = False  # the structures fit into a network's window: find them first, then segment around them
     partitions: int = 4  # S: ordered groups of slices along the slice axis
-    measurements: tuple[Mass | EjectionFraction, ...] = ()
+    measurements: tuple[Mass | EjectionFraction | Wall, ...] = ()  # the first cavity decides which frames are ED and ES
+    normals: tuple[Normal, ...] = ()
     recognises: Callable[[Tree], bool] = field(repr=False, compare=False)
     read: Callable[["Scan", Tree], None] = field(repr=False, compare=False)
 

@@ -46,9 +46,12 @@ class Scan:
     anatomy: Anatomy
     volumes: list[Volume] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    training_only: set[str] = field(default_factory=set)  # problems that do not keep an image from being segmented
 
-    def problem(self, path: Path, sentence: str) -> None:
+    def problem(self, path: Path, sentence: str, *, training_only: bool = False) -> None:
         self.problems.append(f"{path}: {sentence}")
+        if training_only:
+            self.training_only.add(self.problems[-1])
 
     def header(self, path: Path) -> Header | None:
         """The file's header, or None with a problem noted."""
@@ -57,6 +60,13 @@ class Scan:
         except DataError as error:
             self.problems.append(str(error))
             return None
+
+    def is_cine(self, path: Path) -> bool:
+        """Whether a file holds a time axis; a file that cannot be read does not."""
+        try:
+            return len(read_header(path).shape) == 4
+        except DataError:
+            return False
 
     def add(self, patient: str, image: Path, label: Path | None, **fields: object) -> None:
         """Add a 3D image, with its label map if that fits; whatever does not is noted."""
@@ -73,6 +83,7 @@ class Scan:
                 label_storage = fitting_storage(label, label_header, image, header, self.anatomy.slice_axis)
             except DataError as error:
                 self.problems.append(str(error))
+                self.training_only.add(str(error))
         self._append(header, storage, patient=patient, image=image, label=label, label_storage=label_storage, **fields)
 
     def add_cine(self, patient: str, image: Path, skip: set[int], phases: dict[int, str], site: str | None) -> None:

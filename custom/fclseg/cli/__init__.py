@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from fclseg import __version__
 from fclseg.errors import FCLSegError
 
-COMMANDS = ("data", "bytes", "pretrain", "study", "report", "where")
+COMMANDS = ("segment", "finetune", "data", "pretrain", "study", "report", "bytes", "where")
 
 
 def build_parser() -> argparse.ArgumentParser:

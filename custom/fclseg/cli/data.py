@@ -14,6 +14,7 @@ SITES = 10
 EXAMPLES = {
     "phantom": "fclseg data phantom --anatomy acdc --out data/phantom --patients 20 --sites 4 --seed 1",
     "check": "fclseg data check data/acdc\n  fclseg data check data/acdc --splits splits.json",
+    "import": "fclseg data import dicom_export data/hospital",
     "split": "fclseg data split data/acdc --sites 10 --out splits.json\n"
     "  fclseg data split data/hospitals --out splits.json   # data/hospitals/site-1/..., data/hospitals/site-2/...\n"
     "  fclseg data split data/phantom --from data/phantom/sites.csv --folds 5 --out splits.json",
@@ -29,6 +30,7 @@ def register(subparsers) -> None:
     commands = parser.add_subparsers(title="data commands", metavar="COMMAND", required=True)
     _register_phantom(_command(commands, "phantom", "write a synthetic data set that needs no patient", phantom))
     _register_check(_command(commands, "check", "list what a folder holds and every problem with it", check))
+    _register_import(_command(commands, "import", "turn DICOM series into the training layout, without names", import_))
     _register_split(_command(commands, "split", "deal patients to sites and folds, as one JSON file", split))
 
 
@@ -55,6 +57,13 @@ def _register_phantom(parser: argparse.ArgumentParser) -> None:
 def _register_check(parser: argparse.ArgumentParser) -> None:
     _add_folder(parser)
     parser.add_argument("--splits", type=Path, metavar="FILE", help="also check that this splits file fits the folder")
+
+
+def _register_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", type=Path, metavar="DICOM_DIR", help="folder that the scanner or the archive exported"
+    )
+    parser.add_argument("out", type=Path, metavar="OUT", help="new folder to write; the key is written beside it")
 
 
 def _register_split(parser: argparse.ArgumentParser) -> None:
@@ -118,18 +127,32 @@ def check(arguments: argparse.Namespace) -> int:
     from fclseg.data.check import check_folder
 
     report = check_folder(arguments.folder, arguments.anatomy, arguments.splits)
-    print(f"{'patient':<20} {'site':<10} {'labelled':>9} {'unlabelled':>11}  grid and voxel size in mm")
+    print(f"{'patient':<20} {'site':<10} {'labelled':>9} {'unlabelled':>11}  axes, grid and voxel size in mm")
     for row in report.patients:
         sizes = ", ".join("x".join(f"{n:.3g}" for n in size) for size in [*sorted(row.grids), *sorted(row.spacings)])
+        sizes = f"{' '.join(sorted(row.codes))}, {sizes}"
         print(f"{row.patient:<20} {row.site or '-':<10} {row.labelled:>9} {row.unlabelled:>11}  {sizes}")
     print(
         f"\n{arguments.folder} ({report.anatomy.title}): {len(report.patients)} patients, "
         f"{report.labelled} labelled frames, {report.unlabelled} unlabelled frames"
     )
+    for warning in report.warnings:
+        print(f"warning: {warning}")
     print(f"{len(report.problems)} problem{'s' * (len(report.problems) > 1)}:" if report.problems else "no problem")
     for problem in report.problems:
         print(f"- {problem}")
     return 1 if report.problems else 0
+
+
+def import_(arguments: argparse.Namespace) -> int:
+    from fclseg.dicom.importing import import_folder
+
+    imported = import_folder(arguments.source, arguments.out)
+    print(f"{arguments.out}: {len(imported.patients)} patients, named by codes")
+    print(f"{imported.key}: which code is whom; keep it where the images came from")
+    for problem in imported.problems:
+        print(f"- {problem}")
+    return 1 if imported.problems else 0
 
 
 def split(arguments: argparse.Namespace) -> int:

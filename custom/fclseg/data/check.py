@@ -27,6 +27,7 @@ class PatientSummary:
     unlabelled: int = 0
     grids: set[tuple[int, ...]] = field(default_factory=set)
     spacings: set[tuple[float, ...]] = field(default_factory=set)
+    codes: set[str] = field(default_factory=set)  # directions of the files' axes
 
 
 @dataclass
@@ -34,6 +35,7 @@ class FolderReport:
     anatomy: Anatomy
     patients: list[PatientSummary]
     problems: list[str]  # each a sentence that names its file
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def labelled(self) -> int:
@@ -53,7 +55,23 @@ def check_folder(root: Path | str, anatomy: str = AUTO, splits: Path | None = No
         check.read(volumes)
     if splits is not None:
         _check_splits(splits, {volume.patient for volume in scan.volumes}, scan.problems)
-    return FolderReport(scan.anatomy, _summarise(scan.volumes, check.grids), list(dict.fromkeys(scan.problems)))
+    problems = list(dict.fromkeys(scan.problems))
+    return FolderReport(scan.anatomy, _summarise(scan.volumes, check.grids), problems, _warnings(scan.volumes))
+
+
+def _warnings(volumes: Iterable[Volume]) -> list[str]:
+    """What is worth knowing about how files are stored; reading them brings all to one orientation."""
+    codes: dict[str, list[Volume]] = {}
+    remarks: dict[str, list[Volume]] = {}
+    for volume in volumes:
+        codes.setdefault(volume.storage.codes, []).append(volume)
+        if volume.storage.remark:
+            remarks.setdefault(volume.storage.remark, []).append(volume)
+    found = [f"{remark}: {len(where)} volumes, first {where[0].image}" for remark, where in remarks.items()]
+    if len(codes) > 1:
+        counts = ", ".join(f"{len(where)} {code}" for code, where in sorted(codes.items()))
+        found.append(f"axes are stored in different directions ({counts}); all are brought to one when they are read")
+    return found
 
 
 class _VoxelCheck:
@@ -107,6 +125,7 @@ def _summarise(volumes: Iterable[Volume], grids: dict[Volume, tuple[int, ...]]) 
         row.labelled += volume.label is not None
         row.unlabelled += volume.label is None
         row.spacings.add(volume.spacing)
+        row.codes.add(volume.storage.codes)
         if volume in grids:
             row.grids.add(grids[volume])
     return list(rows.values())

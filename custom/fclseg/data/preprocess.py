@@ -88,10 +88,10 @@ class Preprocessor:
         self.resample = Spacing((spacing, spacing), padding_mode="border", dtype=np.float32)
         self.resize = ResizeWithPadOrCrop((image_size, image_size))
 
-    def scale(self, voxels: np.ndarray, volume: Volume) -> np.ndarray:
-        """Grey values in [0, 1], float32, on the grid they came on."""
+    def scale(self, voxels: np.ndarray, volume: Volume, box: tuple[slice, ...] = ()) -> np.ndarray:
+        """Grey values in [0, 1], float32, on the grid they came on; scaled on the part ``box`` if one is given."""
         # ScaleIntensityRangePercentiles gives the same, but its sorting of all voxels is most of the work of a volume.
-        return np.asarray(self.scale_to_unit(*grey_range(voxels, volume))(voxels.astype(np.float32)))
+        return np.asarray(self.scale_to_unit(*grey_range(voxels[box], volume))(voxels.astype(np.float32)))
 
     def image(self, voxels: np.ndarray, volume: Volume) -> np.ndarray:
         """Voxels [X, Y, S] to slices [S, H, W], float16 in [0, 1]."""

@@ -32,6 +32,7 @@ class Evaluation:
     structures: tuple[str, ...]
     metrics: tuple[Metric, ...]
     rows: list[dict] = field(default_factory=list)
+    agreement: dict[str, Any] = field(default_factory=dict)  # of volumes and ejection fractions with the true ones
 
     def mean(self, metric: str) -> dict[str, float]:
         """Mean over volumes per structure: first over a patient's volumes, then over patients."""
@@ -71,7 +72,8 @@ class Evaluation:
             writer.writeheader()
             writer.writerows(self.rows)
         content = {one["column"]: one["structures"] for one in self.means()}
-        means.write_text(json.dumps(content | {"mean_dice": self.mean_dice, "volumes": self.rows}, indent=2))
+        content |= {"mean_dice": self.mean_dice, "agreement": self.agreement, "volumes": self.rows}
+        means.write_text(json.dumps(content, indent=2))
 
 
 class VolumeEvaluator:
@@ -94,16 +96,22 @@ class VolumeEvaluator:
         self.output_dir = None if output_dir is None else Path(output_dir)
 
     def run(self) -> Evaluation:
+        evaluation = self.evaluate()
+        self.publish(evaluation)
+        return evaluation
+
+    def evaluate(self) -> Evaluation:
         evaluation = Evaluation(self.anatomy.names, self.metrics)
         self.network.eval()
         for volume in self.store.volumes:
             if volume.labelled and volume.patient in self.patients:
                 evaluation.rows.append(self._score(volume))
-        if self.output_dir is not None:
-            self._publish(evaluation)
         return evaluation
 
-    def _publish(self, evaluation: Evaluation) -> None:
+    def publish(self, evaluation: Evaluation) -> None:
+        """Write and print the scores, where there is a folder for them."""
+        if self.output_dir is None:
+            return
         if evaluation.rows:
             evaluation.write(self.output_dir)
             print(evaluation.summary())
@@ -121,8 +129,16 @@ class VolumeEvaluator:
         prediction = self.predict(volume.start, volume.stop)
         truth = np.asarray(self.store.labels[volume.start : volume.stop])
         row = {"patient": volume.patient, "frame": volume.frame, "phase": volume.phase}
-        for metric in self.metrics:
-            values = metric.compute(prediction, truth, self.anatomy.classes, volume.spacing)
-            for name, value in zip(self.anatomy.names, values, strict=True):
-                row[f"{metric.name}_{name}"] = round(float(value), metric.decimals + 3)
-        return row
+        return row | scores(self.metrics, prediction, truth, self.anatomy, volume.spacing)
+
+
+def scores(
+    chosen: Sequence[Metric], prediction: np.ndarray, truth: np.ndarray, anatomy: Anatomy, spacing: metrics.Spacing
+) -> dict[str, float]:
+    """A column for each metric and structure, of label maps [n, H, W]."""
+    row = {}
+    for metric in chosen:
+        values = metric.compute(prediction, truth, anatomy.classes, spacing)
+        for name, value in zip(anatomy.names, values, strict=True):
+            row[f"{metric.name}_{name}"] = round(float(value), metric.decimals + 3)
+    return row

@@ -39,6 +39,12 @@ class LossHistory:
             done, total = engine.state.epoch - 1, engine.state.max_epochs
             self._bar = tqdm(desc="training", unit="epoch", initial=done, total=total, disable=not self.progress)
 
+    def end_after(self, engine: Engine, epochs: int) -> None:
+        """The training turned out to take this many epochs."""
+        engine.state.max_epochs = epochs
+        if self._bar is not None:
+            self._bar.total = epochs
+
     def _close(self) -> None:
         if self._bar is not None:
             self._bar.close()

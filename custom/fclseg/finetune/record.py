@@ -27,7 +27,8 @@ def write_record(output_dir: str | None, training: dict, losses: list[float]) ->
     folder = Path(output_dir)
     (folder / MODEL).unlink(missing_ok=True)
     remove_evaluation(folder)
-    content = {**training, "dataset_dir": str(Path(training["dataset_dir"]).resolve()), "losses": losses}
+    content = {**training, "dataset_dir": str(Path(training["dataset_dir"]).resolve())}
+    content |= {"epochs": len(losses), "losses": losses}
     (folder / RECORD).write_text(json.dumps(content, indent=2, default=str))
 
 

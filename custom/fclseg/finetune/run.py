@@ -15,6 +15,7 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
 from fclseg.finetune.plain_errors import user_error
+from fclseg.networks.model_file import MODEL
 from fclseg.resources import bundle_folder
 
 
@@ -51,23 +52,46 @@ def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progre
     """Train and evaluate as the bundle does; with ``output_dir`` also write model and tables there."""
     began = time.perf_counter()
     parser = training_config(spec, output_dir, progress)
+    outcome = _run(parser)
+    history = parser.get_parsed_content("train#history")
+    evaluator = parser.get_parsed_content("validate#evaluator")
+    return FinetuneResult(outcome, list(history.losses), time.perf_counter() - began, evaluator)
+
+
+def run_bundle(anatomy: Anatomy, changes: Mapping[str, object]) -> Evaluation:
+    """Train as ``python -m monai.bundle run`` does with these overrides, without its messages."""
+    parser = _config(anatomy)
+    parser.update(dict(changes))
+    return _run(parser)
+
+
+def shipped_model() -> Path:
+    """The weights that come with the bundle, where there are some."""
+    return bundle_folder(ANATOMIES[DEFAULT].bundle) / "models" / MODEL
+
+
+def _run(parser: ConfigParser) -> Evaluation:
+    """All steps of the config; the last one's outcome. Errors are the user's sentence where there is one."""
     try:
         for step in range(len(parser["run"])):
             outcome = parser.get_parsed_content(f"run#{step}")
-        history = parser.get_parsed_content("train#history")
-        evaluator = parser.get_parsed_content("validate#evaluator")
     except Exception as error:
         if (sentence := user_error(error)) is not None and sentence is not error:
             raise sentence from error
         raise
-    return FinetuneResult(outcome, list(history.losses), time.perf_counter() - began, evaluator)
+    return outcome
+
+
+def _config(anatomy: Anatomy) -> ConfigParser:
+    parser = ConfigParser()
+    parser.read_config(bundle_config(anatomy, "train.json"))
+    parser.read_meta(bundle_config(anatomy, "metadata.json"))
+    return parser
 
 
 def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress: bool) -> ConfigParser:
     """The bundle's train config with this spec's values in place of its defaults."""
-    parser = ConfigParser()
-    parser.read_config(bundle_config(spec.anatomy, "train.json"))
-    parser.read_meta(bundle_config(spec.anatomy, "metadata.json"))
+    parser = _config(spec.anatomy)
     parser.update(
         {
             "dataset_dir": str(spec.dataset_dir),
@@ -81,6 +105,9 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
             "seed": spec.seed,
             "hd95": spec.hd95,
             "progress": progress,
+            # Studies compare methods: every one trains equally long, and is scored on the network's own grid.
+            "epochs": "$@settings.finetuning.epochs_for(@steps_per_epoch)",
+            "original_grid": False,
             **spec.overrides,
         }
     )

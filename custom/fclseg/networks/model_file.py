@@ -12,7 +12,7 @@ from fclseg.anatomy.registry import get_anatomy, reference
 from fclseg.errors import FCLSegError
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.interface import EncoderFactory, widths
-from fclseg.networks.loading import compare, format_channels, read_tensors, write_tensors
+from fclseg.networks.loading import State, compare, format_channels, read_tensors, write_tensors
 from fclseg.networks.unet import Encoder
 
 MODEL = "model.safetensors"
@@ -61,6 +61,15 @@ def load_model(path: str | Path, anatomy: str | None = None, encoder: EncoderFac
     if metadata.get("fclseg") != KIND or metadata.get("trained") != "True":
         kind = "a pre-trained encoder" if "channels" in metadata else "not a model file of this project"
         raise FCLSegError(f"{path} is {kind} and was never fine-tuned to segment: {HOW_TO_TRAIN}")
+    try:
+        return _model(Path(path), tensors, metadata, anatomy, encoder)
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError, RuntimeError, MemoryError):
+        raise FCLSegError(f"{path}: its description is damaged; get or train the model again") from None
+
+
+def _model(
+    path: Path, tensors: State, metadata: dict[str, str], anatomy: str | None, encoder: EncoderFactory
+) -> TrainedModel:
     # Version 0.1 wrote the name of the anatomy as "layout".
     found = get_anatomy(json.loads(metadata["anatomy"]) if "anatomy" in metadata else metadata["layout"])
     if anatomy is not None and found.name != anatomy:
@@ -72,11 +81,11 @@ def load_model(path: str | Path, anatomy: str | None = None, encoder: EncoderFac
     report = compare(tensors, network.state_dict())
     if report.missing or report.unexpected:
         raise FCLSegError(f"{path} was trained with another encoder ({report}): load it with that one")
+    for name, tensor in tensors.items():
+        if tensor.dtype != network.state_dict()[name].dtype or not tensor.isfinite().all():
+            raise FCLSegError(f"{path}: the weights '{name}' are no finite floats; get or train the model again")
     network.load_state_dict(tensors)
-    return TrainedModel(
-        network=network.eval(),
-        anatomy=found,
-        image_size=int(metadata["image_size"]),
-        spacing=float(metadata["spacing_mm"]),
-        preset=metadata["preset"],
-    )
+    size, spacing = int(metadata["image_size"]), float(metadata["spacing_mm"])
+    if not 8 <= size <= 4096 or not 0.05 <= spacing <= 50:
+        raise FCLSegError(f"{path}: images of {size} pixels of {spacing} mm are none; get or train the model again")
+    return TrainedModel(network.eval(), found, size, spacing, metadata["preset"])

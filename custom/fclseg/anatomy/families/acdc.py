@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass, Structure, Tree
+from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass, Normal, Structure, Tree, Wall
 from fclseg.anatomy.nifti import stem
 from fclseg.anatomy.records import Scan, nifti_files, site_of
 
@@ -39,12 +39,14 @@ def read(scan: Scan, tree: Tree) -> None:
 
 def _read_patient(scan: Scan, folder: Path, files: list[Path]) -> None:
     images, labels, cines = _sort_files(scan, folder, files)
-    phases = _read_phases(scan, folder / INFO)
+    phases = _read_phases(scan, folder / INFO, needed=bool(images))
     site = site_of(folder, scan.root)
     for frame, image in sorted(images.items()):
         scan.add(folder.name, image, labels.get(frame), frame=frame, phase=phases.get(frame), site=site)
     for frame in sorted(set(labels) - set(images)):
-        scan.problem(labels[frame], "is a label map without its image; add the image or remove the label map")
+        scan.problem(
+            labels[frame], "is a label map without its image; add the image or remove the label map", training_only=True
+        )
     for cine in cines[:1]:
         scan.add_cine(folder.name, cine, skip=set(images), phases=phases, site=site)
     if not images and not cines:
@@ -75,26 +77,38 @@ def _sort_files(scan: Scan, folder: Path, files: list[Path]) -> tuple[dict[int, 
     return images, labels, cines
 
 
-def _read_phases(scan: Scan, path: Path) -> dict[int, str]:
-    """Frame number -> "ED" or "ES"."""
+def _read_phases(scan: Scan, path: Path, needed: bool) -> dict[int, str]:
+    """Frame number -> "ED" or "ES"; ``needed`` where frames have files of their own. A cycle alone needs no names."""
+    if not needed and not path.exists():
+        return {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        scan.problem(path, "is missing; copy it from the source, or write one with the lines 'ED: 1' and 'ES: 12'")
+        scan.problem(
+            path,
+            "is missing; copy it from the source, or write one with the lines 'ED: 1' and 'ES: 12'",
+            training_only=True,
+        )
         return {}
     except (OSError, UnicodeDecodeError):
-        scan.problem(path, "cannot be read as text; copy it from the source again or change its permissions")
+        scan.problem(
+            path, "cannot be read as text; copy it from the source again or change its permissions", training_only=True
+        )
         return {}
     pairs = [line.split(":", 1) for line in lines if ":" in line]
     entries = {name.strip(): value.strip() for name, value in pairs}
     phases: dict[int, str] = {}
     for phase in ("ED", "ES"):
+        if phase not in entries and not needed:
+            continue
         if not entries.get(phase, "").isdecimal():
-            scan.problem(path, f"has no line '{phase}: <frame number>'; add it")
+            scan.problem(path, f"has no line '{phase}: <frame number>'; add it", training_only=True)
         elif phases.setdefault(int(entries[phase]), phase) != phase:
             scan.problem(path, f"names frame {entries[phase]} as ED and as ES; correct one")
     return phases
 
+
+_HEALTHY = "Petersen et al., J Cardiovasc Magn Reson 2017;19:18 (UK Biobank, healthy Caucasians aged 45 to 74)"
 
 ANATOMY = Anatomy(
     name="acdc",
@@ -106,7 +120,17 @@ ANATOMY = Anatomy(
     ),
     spacing_mm=1.25,
     bundle="acdc_unet",
-    measurements=(Mass("MYO", g_per_ml=1.05), EjectionFraction("LV"), EjectionFraction("RV")),
+    compact=True,
+    measurements=(
+        Mass("MYO", g_per_ml=1.05, plausible=(20, 400)),
+        EjectionFraction("LV", plausible=(5, 85), plausible_ml=(15, 600)),
+        EjectionFraction("RV", plausible=(5, 85), plausible_ml=(15, 600)),
+        Wall("LV", "MYO"),
+    ),
+    normals=(
+        Normal("LV ejection fraction", (58, 5), (61, 5), _HEALTHY),
+        Normal("MYO mass per body surface", (53, 9), (42, 7), _HEALTHY),
+    ),
     recognises=recognises,
     read=read,
 )

@@ -48,7 +48,9 @@ def _add_crop(scan: Scan, images: dict[str, dict[str, Path]], labels: dict[str, 
     for kind in CROPS:
         for patient in sorted(set(labels[kind]) - set(images[kind])):
             scan.problem(
-                labels[kind][patient], "is a label map without its image; add the image or remove the label map"
+                labels[kind][patient],
+                "is a label map without its image; add the image or remove the label map",
+                training_only=True,
             )
 
 
@@ -61,7 +63,7 @@ ANATOMY = Anatomy(
     ),
     spacing_mm=0.7,
     bundle="hvsmr_unet",
-    measurements=(Mass("MYO", g_per_ml=1.05),),
+    measurements=(Mass("MYO", g_per_ml=1.05, plausible=(5, 600)),),
     recognises=recognises,
     read=read,
 )

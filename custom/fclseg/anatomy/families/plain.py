@@ -49,7 +49,9 @@ def read(scan: Scan, tree: Tree) -> None:
         if kind.setdefault(key, path) != path:
             scan.problem(path, f"is a second file for {key[1]} besides {kind[key].name}; remove one of them")
     for key in sorted(set(labels) - set(images)):
-        scan.problem(labels[key], "is a label map without its image; add the image or remove the label map")
+        scan.problem(
+            labels[key], "is a label map without its image; add the image or remove the label map", training_only=True
+        )
     _add_patients(scan, images, labels)
 
 
@@ -65,7 +67,10 @@ def _add_patients(scan: Scan, images: dict[tuple[Path, str], Path], labels: dict
         for number, key in enumerate(keys, start=1):
             frame = number if len(keys) > 1 else None
             site = site_of(key[0], scan.root)
-            scan.add(patient, images[key], labels.get(key), frame=frame, phase=None, site=site)
+            if key not in labels and scan.is_cine(images[key]):
+                scan.add_cine(patient, images[key], skip=set(), phases={}, site=site)
+            else:
+                scan.add(patient, images[key], labels.get(key), frame=frame, phase=None, site=site)
 
 
 def _patient(folder: Path, name: str, root: Path) -> str:

@@ -1,23 +1,44 @@
 """From what the user points at to the volumes to segment."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
-import nibabel as nib
-import numpy as np
-
 from fclseg.anatomy.families import plain
-from fclseg.anatomy.folders import read_folder
-from fclseg.anatomy.nifti import is_nifti, read_header, read_voxels, stem
+from fclseg.anatomy.folders import scan_folder
+from fclseg.anatomy.nifti import Header, is_nifti, read_header, stem
 from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 
 
+@dataclass(frozen=True)
+class Cases(Sequence[Volume]):
+    """The volumes to segment, and sentences about files that cannot be."""
+
+    volumes: tuple[Volume, ...]
+    refused: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.volumes)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self.volumes[index]
+
+    def by_patient(self) -> Iterator[tuple[str, list[Volume]]]:
+        for patient, group in groupby(self.volumes, key=lambda volume: volume.patient):
+            yield patient, list(group)
+
+
 def find_cases(
-    input: str | None = None, ed: str | None = None, es: str | None = None, output_dir: str | None = None
-) -> list[Volume]:
-    """One NIfTI file, a folder (of any anatomy that is known), or the two phases of one patient as files.
+    input: str | None = None,
+    ed: str | None = None,
+    es: str | None = None,
+    output_dir: str | None = None,
+    all_phases: bool = False,
+) -> Cases:
+    """A NIfTI file (3D, or 4D: a cine), a folder of any anatomy that is known, or the two phases of one patient.
 
     Results must not be written into an input folder: the next run would take them for images.
     """
@@ -27,40 +48,61 @@ def find_cases(
         if Path(ed).resolve() == Path(es).resolve():
             raise DataError(f"{ed}: is given as both ED and ES; give the two phases' own files")
         patient = stem(Path(ed))
-        return [_single(Path(path), patient, phase) for path, phase in ((ed, "ED"), (es, "ES"))]
+        return Cases(
+            tuple(one for path, phase in ((ed, "ED"), (es, "ES")) for one in _file(Path(path), patient, phase))
+        )
     if input is None:
         raise DataError("nothing to segment was given: pass --input FILE_OR_FOLDER, or --ed FILE and --es FILE")
     path = Path(input)
     if path.is_dir() and output_dir is not None and Path(output_dir).resolve().is_relative_to(path.resolve()):
         raise DataError(f"output_dir {output_dir} lies in the input folder: choose a folder outside of it")
     if path.is_dir():
-        return _from_folder(path)
+        return _folder(path, all_phases)
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder; check the path")
-    return [_single(path, stem(path), None)]
+    return Cases(tuple(_file(path, stem(path), None)))
 
 
-def _single(path: Path, patient: str, phase: str | None) -> Volume:
+def _file(path: Path, patient: str, phase: str | None) -> list[Volume]:
     if path.exists() and not is_nifti(path):
         raise DataError(f"{path}: is not a NIfTI file by its name; convert the images to .nii or .nii.gz first")
     header = read_header(path)
-    if len(header.shape) != 3:
+    storage = header.storage(plain.ANATOMY.slice_axis)
+    spacing = storage.spacing(header.spacing)
+    volume = Volume(patient, None, phase, path, None, spacing, plain.ANATOMY, storage=storage)
+    if len(header.shape) == 3:
+        return [volume]
+    if len(header.shape) != 4 or phase is not None:
         raise DataError(f"{path}: is {len(header.shape)}D where a 3D volume is expected; split it into its time points")
-    return Volume(patient, None, phase, path, None, header.spacing, plain.ANATOMY)
+    return _frames(volume, header)
 
 
-def _from_folder(path: Path) -> list[Volume]:
-    """Every 3D file, and of a 4D cycle the frames that are named as ED or ES."""
-    cases = [volume for volume in read_folder(path) if volume.time_index is None or volume.phase is not None]
-    if not cases:
-        raise DataError(f"{path}: holds no 3D image and no cycle with named phases; add Info.cfg or split the cycle")
-    return cases
+def _frames(volume: Volume, header: Header) -> list[Volume]:
+    return [replace(volume, frame=index + 1, time_index=index) for index in range(header.shape[3])]
 
 
-def read_case(case: Volume) -> tuple[nib.Nifti1Image, np.ndarray]:
-    """The file, for its geometry, and the voxels [X, Y, S]."""
-    voxels = read_voxels(case.image)
-    return nib.load(case.image), voxels if case.time_index is None else voxels[..., case.time_index]
+def _folder(path: Path, all_phases: bool) -> Cases:
+    """Every 3D file; of a cycle the frames that are named as ED or ES, or all where none is (or all are wanted)."""
+    scan = scan_folder(path)
+    refused = tuple(problem for problem in scan.problems if problem not in scan.training_only)
+    chosen: list[Volume] = []
+    for _, group in groupby(scan.volumes, key=lambda volume: volume.patient):
+        volumes = list(group)
+        cycle = [volume for volume in volumes if volume.time_index is not None]
+        frames = [volume for volume in volumes if volume.time_index is None]
+        named = frames + [volume for volume in cycle if volume.phase is not None]
+        if all_phases and cycle:
+            chosen += [replace(volume, phase=None) for volume in _whole_cycle(cycle)]
+        else:
+            chosen += named or cycle
+    if not chosen:
+        raise DataError(refused[0] if refused else f"{path}: holds no image that can be segmented; check the folder")
+    return Cases(tuple(chosen), refused)
+
+
+def _whole_cycle(cycle: list[Volume]) -> list[Volume]:
+    """All frames of a 4D file, those that also have files of their own included."""
+    return _frames(replace(cycle[0], label=None), read_header(cycle[0].image))
 
 
 def output_names(cases: Sequence[Volume]) -> list[str]:
@@ -68,8 +110,13 @@ def output_names(cases: Sequence[Volume]) -> list[str]:
 
     Even that can be the same for the two phases of a pair (``ED/anna/1.nii`` and ``ES/anna/1.nii``), so then the phase.
     """
-    names = [stem(case.image) if case.time_index is None else f"{stem(case.image)}_{case.phase}" for case in cases]
+    names = [
+        stem(case.image) if case.time_index is None or case.phase is None else f"{stem(case.image)}_{case.phase}"
+        for case in cases
+    ]
+    owners = {(name, case.image) for name, case in zip(names, cases, strict=True)}
     for prefixes in ([case.image.parent.name for case in cases], [case.phase for case in cases]):
-        count = Counter(names)
+        count = Counter(name for name, _ in owners)
         names = [name if count[name] == 1 else f"{prefix}_{name}" for name, prefix in zip(names, prefixes, strict=True)]
+        owners = {(name, case.image) for name, case in zip(names, cases, strict=True)}
     return names

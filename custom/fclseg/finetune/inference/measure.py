@@ -1,57 +1,92 @@
-"""Volumes in ml, myocardial mass in g and ejection fractions, by counting voxels."""
+"""What is counted in one label map: volumes in ml and mass in g, per structure and per slice."""
 
-import csv
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
-from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass
-from fclseg.finetune.inference import NOTICE
+from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass, Wall
+from fclseg.finetune.inference.segment import Segmentation
+
+FEWEST_WALL = 0.8
+FEWEST_WINDOWS = 0.25
+FEWEST_STABLE = 0.8
+"""Below these shares a picture is to be looked at: cavity outline that has wall behind it, windows that agreed where
+the heart is, and overlap with the labels of a window that lies a little beside."""
 
 
 @dataclass
 class Measurement:
-    """One volume: millilitres and, where the anatomy says so, grams by structure."""
+    """One volume: millilitres and, where the anatomy says so, grams by structure. Flags say what to look at."""
 
     patient: str
     phase: str | None
     image: str
     ml: dict[str, float]
     g: dict[str, float] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    frame: int | None = None
+    slices_ml: dict[str, list[float]] = field(default_factory=dict)
 
 
-def measure(
-    labels: np.ndarray, voxel_mm3: float, anatomy: Anatomy, *, patient: str, phase: str | None, image: str
-) -> Measurement:
+def millilitres(labels: np.ndarray, spacing: Sequence[float], anatomy: Anatomy) -> dict[str, float]:
     """Count the voxels of every structure; 1000 mm3 are a millilitre."""
     count = np.bincount(labels.ravel(), minlength=anatomy.classes)
-    ml = {one.name: float(count[one.value]) * voxel_mm3 / 1000 for one in anatomy.structures}
+    voxel_ml = float(np.prod(spacing)) / 1000
+    return {one.name: float(count[one.value]) * voxel_ml for one in anatomy.structures}
+
+
+def measure(found: Segmentation, spacing: Sequence[float], anatomy: Anatomy, **who: str | int | None) -> Measurement:
+    """All figures of one volume, with flags; ``who`` is patient, phase, image and frame."""
+    ml = millilitres(found.labels, spacing, anatomy)
     masses = [one for one in anatomy.measurements if isinstance(one, Mass)]
+    per_slice = [millilitres(found.labels[..., s], spacing, anatomy) for s in range(found.labels.shape[2])]
+    slices_ml = {name: [one[name] for one in per_slice] for name in anatomy.names}
     g = {one.structure: ml[one.structure] * one.g_per_ml for one in masses}
-    remarks = [f"no {name} found" for name, value in ml.items() if value == 0]
-    return Measurement(patient, phase, image, ml, g, remarks)
+    flags = _flags(found, anatomy, ml, slices_ml)
+    return Measurement(ml=ml, g=g, flags=flags, slices_ml=slices_ml, **who)  # type: ignore[arg-type]
 
 
-def cavities(anatomy: Anatomy) -> list[str]:
+def _flags(found: Segmentation, anatomy: Anatomy, ml: dict[str, float], slices_ml: dict[str, list[float]]) -> list[str]:
+    flags = [f"no {name} found" for name, value in ml.items() if value == 0]
+    for one in anatomy.measurements:
+        if isinstance(one, EjectionFraction) and _has_gap(slices_ml[one.structure]):
+            flags.append(f"{one.structure} is missing in a slice between others that have it")
+        if isinstance(one, Wall) and (share := wall_share(found.labels, anatomy, one)) < FEWEST_WALL:
+            flags.append(f"{100 * (1 - share):.0f} % of the {one.cavity}'s outline has no {one.wall} behind it")
+    if found.agreement is not None and found.agreement < FEWEST_WINDOWS:
+        flags.append("the heart was hard to find")
+    if found.stability is not None and found.stability < FEWEST_STABLE:
+        flags.append("outlines change much when the window is moved a little")
+    return flags
+
+
+def wall_share(labels: np.ndarray, anatomy: Anatomy, one: Wall) -> float:
+    """How much of the cavity's outline, within slices, borders on its wall; 1 where there is no cavity."""
+    cavity = labels == anatomy.structure(one.cavity).value
+    wall = anatomy.structure(one.wall).value
+    neighbours = []
+    for axis in (0, 1):
+        for step in (1, -1):
+            beside = np.roll(labels, step, axis)
+            neighbours.append(beside[cavity & ~np.roll(cavity, step, axis)])
+    outline = np.concatenate(neighbours)
+    return float((outline == wall).mean()) if len(outline) else 1.0
+
+
+def _has_gap(amounts: Sequence[float]) -> bool:
+    used = np.flatnonzero(np.array(amounts) > 0)
+    return len(used) > 0 and len(used) < used[-1] - used[0] + 1
+
+
+def cavities(anatomy: Anatomy) -> list[EjectionFraction]:
     """The structures that have an ejection fraction."""
-    return [one.structure for one in anatomy.measurements if isinstance(one, EjectionFraction)]
+    return [one for one in anatomy.measurements if isinstance(one, EjectionFraction)]
 
 
-def ejection_fractions(measurements: Sequence[Measurement], anatomy: Anatomy) -> dict[str, float]:
-    """100 (EDV - ESV) / EDV for each cavity of one patient, when both phases are there."""
-    phases = {measurement.phase: measurement for measurement in measurements}
-    if not {"ED", "ES"} <= set(phases):
-        return {}
-    end_diastole, end_systole = phases["ED"].ml, phases["ES"].ml
-    return {
-        name: 100 * (end_diastole[name] - end_systole[name]) / end_diastole[name]
-        for name in cavities(anatomy)
-        if end_diastole.get(name, 0) > 0
-    }
+def ejection_fraction(end_diastole_ml: float, end_systole_ml: float) -> float | None:
+    """100 (EDV - ESV) / EDV in %; None without blood at end-diastole."""
+    return 100 * (end_diastole_ml - end_systole_ml) / end_diastole_ml if end_diastole_ml > 0 else None
 
 
 def by_patient(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
@@ -59,34 +94,3 @@ def by_patient(measurements: Sequence[Measurement]) -> dict[str, list[Measuremen
     for measurement in measurements:
         patients.setdefault(measurement.patient, []).append(measurement)
     return patients
-
-
-def table_rows(measurements: Sequence[Measurement], anatomy: Anatomy) -> list[dict]:
-    """One row per volume; a patient's ejection fractions stand in each of its rows."""
-    rows = []
-    for patient, volumes in by_patient(measurements).items():
-        fractions = ejection_fractions(volumes, anatomy)
-        growing = [f"{name} is larger at ES than at ED: check phases" for name, value in fractions.items() if value < 0]
-        for volume in volumes:
-            row = {"patient": patient, "phase": volume.phase, "image": volume.image}
-            row |= {f"{name}_ml": round(value, 2) for name, value in volume.ml.items()}
-            row |= {f"{name}_g": round(value, 2) for name, value in volume.g.items()}
-            row |= {f"{name}_EF_percent": _rounded(fractions.get(name)) for name in cavities(anatomy)}
-            rows.append(row | {"remarks": "; ".join(volume.remarks + growing), "notice": NOTICE})
-    return rows
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 1)
-
-
-def write_tables(folder: Path, measurements: Sequence[Measurement], anatomy: Anatomy) -> list[dict]:
-    """``measurements.csv`` and ``measurements.json`` with the same rows, which are also returned."""
-    rows = table_rows(measurements, anatomy)
-    with open(folder / "measurements.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    volumes = [{key: value for key, value in row.items() if key != "notice"} for row in rows]
-    (folder / "measurements.json").write_text(json.dumps({"notice": NOTICE, "volumes": volumes}, indent=2))
-    return rows

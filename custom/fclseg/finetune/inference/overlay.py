@@ -90,9 +90,9 @@ def _write_words(figure: Figure, anatomy: Anatomy, measurement: Measurement) -> 
         0.015, 1 - 0.12 / height, measurement.patient + phase, color="white", fontsize=13, va="top", weight="bold"
     )
     figure.text(0.015, 1 - 0.42 / height, amounts, color="#dddddd", fontsize=10, va="top")
-    if measurement.remarks:
+    if measurement.flags:
         figure.text(
-            0.985, 1 - 0.12 / height, "; ".join(measurement.remarks), color="#ffd166", fontsize=9, va="top", ha="right"
+            0.985, 1 - 0.12 / height, "; ".join(measurement.flags), color="#ffd166", fontsize=9, va="top", ha="right"
         )
     keys = [Line2D([], [], color=structure.colour, lw=2.5, label=structure.title) for structure in anatomy.structures]
     figure.legend(

@@ -1,66 +1,165 @@
-"""The whole of inference: every case segmented, drawn and measured, and all of it written to one folder."""
+"""The whole of inference: every patient segmented, measured, drawn and reported, all of it written to one folder."""
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from itertools import groupby
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import nibabel as nib
 import numpy as np
 from tqdm import tqdm
 
-from fclseg.anatomy.records import Volume
+from fclseg.anatomy.records import Volume, read_images
 from fclseg.errors import DataError
-from fclseg.files import make_folder, whole_file
+from fclseg.files import make_folder, whole_file, write_text
 from fclseg.finetune.inference import NOTICE
-from fclseg.finetune.inference.cases import output_names, read_case
-from fclseg.finetune.inference.measure import Measurement, by_patient, ejection_fractions, measure, write_tables
+from fclseg.finetune.inference.body import body_of
+from fclseg.finetune.inference.cases import Cases, output_names
+from fclseg.finetune.inference.function import Body, PatientResult, patient_result
+from fclseg.finetune.inference.measure import Measurement, measure
 from fclseg.finetune.inference.overlay import write_overlay
+from fclseg.finetune.inference.report.page import Provenance, page_name, write_index, write_patient
 from fclseg.finetune.inference.segment import Segmenter
+from fclseg.finetune.inference.tables import write_tables
+from fclseg.text import printable
+
+DONE = "_result.json"
+"""Ends the file that says a patient is finished, so that the same command goes on where it was interrupted."""
 
 
 class Inference:
-    """``run()`` writes NAME_seg.nii.gz and NAME_overlay.png per volume, measurements.csv and measurements.json."""
+    """``run()`` writes NAME_seg.nii.gz and NAME_overlay.png per volume, a report per patient, tables and an index."""
 
-    def __init__(self, segmenter: Segmenter, cases: Sequence[Volume], output_dir: str | Path):
-        self.segmenter, self.cases, self.output_dir = segmenter, cases, Path(output_dir)
+    def __init__(
+        self,
+        segmenter: Segmenter,
+        cases: Sequence[Volume],
+        output_dir: str | Path,
+        checkpoint: str | Path | None = None,
+        workers: int = 1,
+    ):
+        self.segmenter, self.output_dir, self.workers = segmenter, Path(output_dir), workers
+        self.cases = cases if isinstance(cases, Cases) else Cases(tuple(cases))
+        self.anatomy = segmenter.model.anatomy
+        self.provenance = Provenance.of(segmenter.model, checkpoint)
+        self.names = dict(zip(self.cases.volumes, output_names(self.cases.volumes), strict=True))
 
-    def run(self) -> list[Measurement]:
+    def run(self) -> list[PatientResult]:
         """One bad file does not stop the others; it is named at the end."""
         make_folder(self.output_dir)
-        measurements, refused = [], []
-        names = output_names(self.cases)
-        for case, name in tqdm(list(zip(self.cases, names, strict=True)), desc="segmenting", unit="volume"):
-            try:
-                measurements.append(self._one(case, name))
-            except DataError as error:
-                refused.append(str(error))
-        if measurements:
-            write_tables(self.output_dir, measurements, self.segmenter.model.anatomy)
-            self._tell(measurements)
+        results, refused = [], list(self.cases.refused)
+        patients = list(self.cases.by_patient())
+        for outcome in tqdm(self._outcomes(patients), "segmenting", len(patients), unit="patient", disable=None):
+            if isinstance(outcome, DataError):
+                refused.append(str(outcome))
+            else:
+                results.append(outcome)
+        if results:
+            write_tables(self.output_dir, results, self.anatomy)
+            write_index(self.output_dir, results, refused, self.anatomy, self.provenance)
+            self._tell(results)
         if refused:
-            raise DataError(f"{len(refused)} of {len(self.cases)} volumes refused: {' / '.join(refused)}")
-        return measurements
+            raise DataError(f"{len(refused)} of {len(self.cases) + len(refused)} refused: {' / '.join(refused)}")
+        return results
 
-    def _one(self, case: Volume, name: str) -> Measurement:
-        image, voxels = read_case(case)
-        labels = self.segmenter(voxels, case)
-        anatomy = self.segmenter.model.anatomy
-        voxel_mm3 = float(np.prod(case.spacing))
-        result = measure(labels, voxel_mm3, anatomy, patient=case.patient, phase=case.phase, image=case.image.name)
-        with whole_file(self.output_dir / f"{name}_seg.nii.gz") as draft:
-            nib.save(label_image(labels, image), draft)
-        with whole_file(self.output_dir / f"{name}_overlay.png") as draft:
-            write_overlay(draft, voxels, labels, case.spacing, anatomy, result)
+    def _outcomes(self, patients: list[tuple[str, list[Volume]]]) -> Iterator[PatientResult | DataError]:
+        """In the order of the patients; several processes share them if asked to."""
+        if self.workers == 1:
+            yield from map(self.attempt, patients)
+            return
+        with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
+            yield from pool.map(self.attempt, patients)
+
+    def attempt(self, patient: tuple[str, list[Volume]]) -> PatientResult | DataError:
+        """The result of a patient, or the sentence why there is none."""
+        try:
+            return self.patient(*patient)
+        except DataError as error:
+            return error
+
+    def patient(self, patient: str, volumes: list[Volume]) -> PatientResult:
+        """Segment one patient, or take over what an earlier run finished."""
+        done = self.output_dir / f"{page_name(patient)}{DONE}"
+        fingerprint = self._fingerprint(volumes)
+        if (finished := _finished(done, fingerprint)) is not None:
+            return patient_result(patient, finished[0], self.anatomy, finished[1])
+        measurements: list[Measurement] = []
+        frames: dict[int, tuple[Volume, np.ndarray, np.ndarray]] = {}
+        for _, group in groupby(volumes, key=lambda volume: volume.image):
+            self._image(list(group), measurements, frames)
+        body = body_of(volumes)
+        result = patient_result(patient, measurements, self.anatomy, body)
+        pictures = self._pictures(result, frames)
+        write_patient(self.output_dir, page_name(patient), result, pictures, self.anatomy, self.provenance)
+        content = {"fingerprint": fingerprint, "body": asdict(body), "volumes": [asdict(one) for one in measurements]}
+        write_text(done, json.dumps(content))
         return result
 
-    def _tell(self, measurements: list[Measurement]) -> None:
-        for patient, volumes in by_patient(measurements).items():
-            for volume in volumes:
-                amounts = ", ".join(f"{name} {value:.1f} ml" for name, value in volume.ml.items())
-                masses = "".join(f", {name} {value:.1f} g" for name, value in volume.g.items())
-                print(f"{patient} {volume.phase or ''}: {amounts}{masses}")
-            for name, value in ejection_fractions(volumes, self.segmenter.model.anatomy).items():
-                print(f"{patient}: {name} ejection fraction {value:.0f} %")
-        print(f"{len(measurements)} volumes written to {self.output_dir}. {NOTICE}")
+    def _image(
+        self, volumes: list[Volume], measurements: list[Measurement], frames: dict[int, tuple[Volume, Any, Any]]
+    ) -> None:
+        """All wanted frames of one file; the heart is looked for in the first of them."""
+        near, labels = None, []
+        for volume, voxels in read_images(volumes):
+            found = self.segmenter(voxels, volume, near)
+            near = found.centre or near
+            who = {"patient": volume.patient, "phase": volume.phase, "image": volume.image.name, "frame": volume.frame}
+            frames[len(measurements)] = (volume, voxels, found.labels)
+            measurements.append(measure(found, volume.spacing, self.anatomy, **who))
+            labels.append(found.labels)
+            if volume.time_index is None or volume.phase is not None:
+                self._save(volume, labels.pop())
+        if labels:
+            self._save(volumes[0], np.stack(labels, axis=-1))
+
+    def _save(self, volume: Volume, labels: np.ndarray) -> None:
+        with whole_file(self.output_dir / f"{self.names[volume]}_seg.nii.gz") as draft:
+            nib.save(label_image(volume.storage.outside(labels), nib.load(volume.image)), draft)
+
+    def _pictures(self, result: PatientResult, frames: dict[int, tuple[Volume, Any, Any]]) -> list[Path]:
+        """Of ED and ES; of every volume where there are no phases, but not of a hundred."""
+        shown = [number for number, one in enumerate(result.volumes) if one.phase] or list(frames)[:4]
+        paths = []
+        for number in shown:
+            volume, voxels, labels = frames[number]
+            one = result.volumes[number]
+            name = self.names[volume]
+            name = f"{name}_{one.phase}" if volume.phase is None and one.phase else name
+            path = self.output_dir / f"{name}_overlay.png"
+            with whole_file(path) as draft:
+                write_overlay(draft, voxels, labels, volume.spacing, self.anatomy, one)
+            paths.append(path)
+        return paths
+
+    def _fingerprint(self, volumes: list[Volume]) -> str:
+        files = {volume.image: volume.image.stat() for volume in volumes}
+        parts = [(str(path.resolve()), status.st_size, status.st_mtime_ns) for path, status in files.items()]
+        frames = [(volume.time_index, volume.phase) for volume in volumes]
+        return hashlib.blake2b(repr((self.provenance, parts, frames)).encode(), digest_size=16).hexdigest()
+
+    def _tell(self, results: list[PatientResult]) -> None:
+        for result in results:
+            for value in result.values:
+                print(f"{printable(result.patient)}: {value.name} {value}")
+            for flag in result.flags:
+                print(f"{printable(result.patient)}: LOOK AT THIS: {flag}")
+        flagged = sum(bool(result.flags) for result in results)
+        print(f"{len(results)} patients written to {self.output_dir}, {flagged} to look at. {NOTICE}")
+
+
+def _finished(path: Path, fingerprint: str) -> tuple[list[Measurement], Body] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["fingerprint"] != fingerprint:
+            return None
+        return [Measurement(**one) for one in content["volumes"]], Body(**content["body"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def label_image(labels: np.ndarray, image: nib.Nifti1Image) -> nib.Nifti1Image:
@@ -68,5 +167,6 @@ def label_image(labels: np.ndarray, image: nib.Nifti1Image) -> nib.Nifti1Image:
     header = image.header.copy()
     header.set_data_dtype(np.uint8)
     header["cal_min"] = header["cal_max"] = 0  # the display range of the grey values does not fit classes
+    header["scl_slope"], header["scl_inter"] = 1, 0
     header["descrip"] = NOTICE.encode()[:79]
-    return type(image)(labels, image.affine, header)
+    return type(image)(np.ascontiguousarray(labels), image.affine, header)

@@ -1,26 +1,42 @@
-"""One volume through the network and back onto its own grid."""
+"""One volume through the network and back onto its own grid: the one path of evaluation and inference."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from monai.data import MetaTensor
 from monai.inferers import sliding_window_inference
-from scipy import ndimage
 
 from fclseg.anatomy.records import Volume
-from fclseg.data.preprocess import Preprocessor
+from fclseg.data.preprocess import Preprocessor, unpadded
+from fclseg.finetune.inference.locate import find_heart, largest_piece, recentre
+from fclseg.finetune.inference.windows import Centre, Windows
 from fclseg.networks.model_file import TrainedModel
 
 SLICES_AT_ONCE = 16
 """Bounds the memory for volumes with hundreds of slices."""
+SHIFT_PIXELS = 4
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """A label map in our order of axes, and how sure it is."""
+
+    labels: np.ndarray  # [X, Y, S], uint8
+    centre: Centre | None = None  # of the window, where the organ was looked for
+    agreement: float | None = None  # of the windows that looked for it
+    stability: float | None = None  # overlap with the labels of a window that lies a little beside
 
 
 class Segmenter:
-    """``segmenter(voxels, volume)`` is the label map on the grid of ``voxels``.
+    """``segmenter(voxels, volume)`` segments voxels in our order of axes, on their own grid.
 
-    Intensities and pixel size are those of the training. The network slides over the whole image; its class
-    probabilities, not its decisions, are resampled back, so that outlines stay smooth on the finer grid. Training shows
-    only the image's centre, where the heart is, so far from it the network can take other organs for one: of all that
-    it marks the largest connected piece is kept.
+    Pixel size is that of the training; class probabilities, not decisions, are resampled back, so that outlines stay
+    smooth on the finer grid. Of all that is marked the largest connected piece is kept.
+
+    A compact organ is looked for first and then segmented in a window around it, as in training. Grey values are
+    scaled on that window, so neither padding nor cropping changes them. Other anatomies can be larger than a window:
+    the network slides over the whole image.
     """
 
     def __init__(self, model: TrainedModel, device: torch.device | str = "cpu", overlap: float = 0.5):
@@ -28,15 +44,43 @@ class Segmenter:
         self.network = model.network.to(device).eval()
         self.prepare = Preprocessor(model.image_size, model.spacing)
 
-    def __call__(self, voxels: np.ndarray, volume: Volume) -> np.ndarray:
-        """Label map [X, Y, S], uint8."""
-        scaled = self.prepare.scale(voxels, volume)
-        stack = torch.from_numpy(np.ascontiguousarray(np.moveaxis(scaled, -1, 0)))
-        chunks = [self._classes(chunk, volume.spacing) for chunk in stack.split(SLICES_AT_ONCE)]
-        return keep_largest_piece(torch.cat(chunks).movedim(0, -1).numpy().astype(np.uint8))
+    def __call__(self, voxels: np.ndarray, volume: Volume, near: Centre | None = None) -> Segmentation:
+        """``near`` is where the organ was found in another frame of the same image."""
+        if self.model.anatomy.compact:
+            return self._around_the_organ(voxels, volume, near)
+        stack = _stack(self.prepare.scale(voxels, volume))
+        chunks = [self._slide(chunk, volume.spacing) for chunk in stack.split(SLICES_AT_ONCE)]
+        return Segmentation(_label_map(torch.cat(chunks)))
 
     @torch.inference_mode()
-    def _classes(self, slices: torch.Tensor, spacing: tuple[float, float, float]) -> torch.Tensor:
+    def _around_the_organ(self, voxels: np.ndarray, volume: Volume, near: Centre | None) -> Segmentation:
+        windows = Windows(self.model.image_size, self.model.spacing, volume.spacing)
+        whole = _stack(self.prepare.scale(voxels, volume))
+        agreement = None
+        if near is None:
+            heart = find_heart(whole, unpadded(voxels), windows, self._probabilities)
+            if heart is None:
+                return Segmentation(np.zeros(voxels.shape, np.uint8))
+            near, agreement = heart.centre, heart.agreement
+        near = recentre(whole, near, windows, self._probabilities)
+        local = _stack(self.prepare.scale(voxels, volume, windows.box(near, voxels.shape)))
+        centre = recentre(local, near, windows, self._probabilities)
+        labels = self._in_window(local, windows, centre)
+        aside = tuple(round(centre[axis] + SHIFT_PIXELS * windows.pixel_mm / windows.spacing[axis]) for axis in (0, 1))
+        stability = overlap(labels, self._in_window(local, windows, (aside[0], aside[1])))
+        return Segmentation(labels, centre, agreement, stability)
+
+    def _in_window(self, slices: torch.Tensor, windows: Windows, centre: Centre) -> np.ndarray:
+        probabilities = self._probabilities(windows.cut(slices, centre))
+        return _label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
+
+    def _probabilities(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.cat(
+            [self.network(chunk.to(self.device)).softmax(dim=1).cpu() for chunk in images.split(SLICES_AT_ONCE)]
+        )
+
+    @torch.inference_mode()
+    def _slide(self, slices: torch.Tensor, spacing: tuple[float, float, float]) -> torch.Tensor:
         """Slices [n, X, Y] -> classes [n, X, Y]."""
         affine = torch.diag(torch.tensor([*spacing[:2], 1.0, 1.0], dtype=torch.float64))
         resampled = self.prepare.resample(MetaTensor(slices, affine=affine), mode="bilinear")
@@ -53,10 +97,22 @@ class Segmenter:
         return back.unflatten(0, probabilities.shape[:2]).argmax(dim=1)
 
 
+def overlap(one: np.ndarray, other: np.ndarray) -> float:
+    """Dice of all structures together; 1 where both are empty."""
+    size = int((one > 0).sum()) + int((other > 0).sum())
+    return 2 * int(((one == other) & (one > 0)).sum()) / size if size else 1.0
+
+
 def keep_largest_piece(labels: np.ndarray) -> np.ndarray:
-    """Background everywhere but in the largest connected piece of all structures together (diagonals connect)."""
-    pieces, count = ndimage.label(labels > 0, structure=np.ones((3,) * labels.ndim))
-    if count < 2:
-        return labels
-    largest = 1 + np.bincount(pieces.ravel())[1:].argmax()
-    return np.where(pieces == largest, labels, 0).astype(labels.dtype)
+    """Background everywhere but in the largest connected piece of all structures together."""
+    return np.where(largest_piece(labels > 0), labels, 0).astype(labels.dtype)
+
+
+def _stack(scaled: np.ndarray) -> torch.Tensor:
+    """[X, Y, S] -> slices [S, X, Y]."""
+    return torch.from_numpy(np.ascontiguousarray(np.moveaxis(scaled, -1, 0), dtype=np.float32))
+
+
+def _label_map(classes: torch.Tensor) -> np.ndarray:
+    """Classes [S, X, Y] -> [X, Y, S], the largest piece only."""
+    return keep_largest_piece(classes.movedim(0, -1).numpy().astype(np.uint8))

@@ -1,0 +1,50 @@
+"""``fclseg finetune``: a segmentation model from labelled patients, through the bundle of what the folder holds."""
+
+import argparse
+from pathlib import Path
+
+EXAMPLES = """examples:
+  fclseg finetune labelled/ --out my_model
+  fclseg finetune labelled/ --out my_model --encoder runs/fcl/encoder.safetensors
+  fclseg segment scan.nii.gz --out results --model my_model/model.safetensors"""
+
+
+def register(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "finetune",
+        help="train a segmentation model on labelled patients",
+        description="Fine-tune on a folder of labelled patients until the loss has converged; a quarter is held out.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, metavar="LABELLED", help="folder of images with label maps")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for model and scores")
+    parser.add_argument("--encoder", type=Path, metavar="FILE", help="pre-trained encoder (default: random weights)")
+    parser.add_argument("--preset", default="small", metavar="NAME", help="demo, small or paper (default small)")
+    parser.add_argument("--epochs", type=int, metavar="N", help="instead of training until it has converged")
+    parser.add_argument("--train-on-all", action="store_true", help="hold out nobody; nothing is scored then")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="weights, order, held-out patients (default 0)"
+    )
+    parser.set_defaults(run=finetune)
+
+
+def finetune(arguments: argparse.Namespace) -> int:
+    from fclseg.anatomy.folders import folder_anatomy, read_folder
+    from fclseg.finetune.run import run_bundle
+
+    anatomy = folder_anatomy(arguments.folder)
+    changes: dict[str, object] = {
+        "dataset_dir": str(arguments.folder),
+        "output_dir": str(arguments.out),
+        "preset": arguments.preset,
+        "seed": arguments.seed,
+        "epochs": arguments.epochs,
+        "pretrained_encoder": None if arguments.encoder is None else str(arguments.encoder),
+    }
+    if arguments.train_on_all:
+        labelled = sorted({volume.patient for volume in read_folder(arguments.folder) if volume.label is not None})
+        changes |= {"train_patients": labelled, "validation_patients": []}
+    run_bundle(anatomy, changes)
+    print(f"segment with it: fclseg segment SCAN --out RESULTS --model {arguments.out / 'model.safetensors'}")
+    return 0

@@ -1,0 +1,62 @@
+"""``fclseg segment``: label maps, measurements and a report of a scan, with a fine-tuned model."""
+
+import argparse
+from pathlib import Path
+
+EXAMPLES = """examples:
+  fclseg segment scan.nii.gz --out results                    # a volume, or a cine (4D): all phases
+  fclseg segment patients/ --out results --workers 2          # a folder of patients, with an index page
+  fclseg segment dicom_export/ --out results                  # a cine series as the scanner exported it
+  fclseg segment patients/ --out results --model my_model/model.safetensors"""
+
+
+def register(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "segment",
+        help="segment scans and measure them",
+        description="Segment a NIfTI file, a folder of patients or a DICOM series. Research only.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "scan", nargs="?", metavar="SCAN", help="NIfTI file, folder of images, or folder of DICOM files"
+    )
+    parser.add_argument("--ed", metavar="FILE", help="with --es instead of SCAN: the end-diastolic volume")
+    parser.add_argument("--es", metavar="FILE", help="the end-systolic volume of the same patient")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the results")
+    parser.add_argument("--model", type=Path, metavar="FILE", help="model.safetensors (default: the shipped one)")
+    parser.add_argument("--all-phases", action="store_true", help="all frames of a cycle, not only ED and ES")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="patients at the same time (default 1)")
+    parser.set_defaults(run=segment)
+
+
+def segment(arguments: argparse.Namespace) -> int:
+    from fclseg.cli.options import positive
+    from fclseg.device import choose_device
+    from fclseg.dicom.read import holds_dicom
+    from fclseg.finetune.inference.cases import find_cases
+    from fclseg.finetune.inference.run import Inference
+    from fclseg.finetune.inference.segment import Segmenter
+    from fclseg.finetune.run import shipped_model
+    from fclseg.networks.model_file import load_model
+
+    workers = positive(arguments.workers, "--workers")
+    checkpoint = arguments.model or shipped_model()
+    model = load_model(checkpoint)
+    scan, imported = arguments.scan, None
+    if scan is not None and Path(scan).is_dir() and holds_dicom(Path(scan)):
+        from fclseg.dicom.importing import import_folder
+
+        imported = import_folder(Path(scan), arguments.out / "images", keep_sources=True)
+        for problem in imported.problems:
+            print(f"fclseg: {problem}")
+        scan = str(arguments.out / "images")
+    results = None if imported else str(arguments.out)
+    cases = find_cases(scan, arguments.ed, arguments.es, results, all_phases=arguments.all_phases or bool(imported))
+    inference = Inference(Segmenter(model, choose_device()), cases, arguments.out, checkpoint, workers=workers)
+    done = inference.run()
+    if imported:
+        from fclseg.dicom.results import write_phases
+
+        write_phases(arguments.out, imported, done, model.anatomy)
+    return 0

@@ -1,0 +1,90 @@
+"""``fclseg data import``: DICOM series to the training layout, with codes in place of names."""
+
+import csv
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import nibabel as nib
+
+from fclseg.dicom.read import find_series, to_nifti
+from fclseg.dicom.series import Cine
+from fclseg.errors import DataError
+from fclseg.files import make_folder, whole_file, write_text
+
+SOURCES = "sources.json"
+
+
+@dataclass(frozen=True)
+class Imported:
+    patients: dict[str, Path]  # code -> 4D or 3D NIfTI file
+    key: Path
+    problems: list[str]
+
+
+def import_folder(source: Path, out: Path, *, keep_sources: bool = False) -> Imported:
+    """Write ``OUT/patient001/...`` for each series, and the key from codes to names beside ``OUT``, not in it.
+
+    ``keep_sources`` also remembers from which files each was made, for results that go back to DICOM.
+    """
+    if not source.is_dir():
+        raise DataError(f"{source}: there is no such folder; check the path")
+    if out.exists() and any(out.iterdir()):
+        raise DataError(f"{out}: is not empty; choose a new folder, so that codes do not mix")
+    found = find_series(source)
+    if not found.series:
+        raise DataError(found.problems[0])
+    patients: dict[str, Path] = {}
+    lines = []
+    make_folder(out)
+    for number, cine in enumerate(sorted(found.series, key=_order), start=1):
+        code = f"patient{number:03d}"
+        try:
+            patients[code] = _write(cine, out / code, code)
+            if keep_sources:
+                _write_sources(out / code, cine)
+        except DataError as error:
+            found.problems.append(str(error))
+            continue
+        first = cine.first
+        lines.append(
+            (code, getattr(first, "PatientID", ""), getattr(first, "PatientName", ""), first.SeriesInstanceUID)
+        )
+    key = out.with_name(f"{out.name}_key.csv")
+    with whole_file(key) as draft, open(draft, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("code", "patient_id", "name", "series"), *lines])
+    key.chmod(0o600)
+    return Imported(patients, key, found.problems)
+
+
+def read_sources(folder: Path) -> list[list[Path]]:
+    """The DICOM files of an imported patient by slice and phase."""
+    return [[Path(name) for name in names] for names in json.loads((folder / SOURCES).read_text(encoding="utf-8"))]
+
+
+def _order(cine: Cine) -> tuple[str, str]:
+    return str(getattr(cine.first, "PatientID", "")), str(cine.first.SeriesInstanceUID)
+
+
+def _write(cine: Cine, folder: Path, code: str) -> Path:
+    image = to_nifti(cine)
+    make_folder(folder)
+    path = folder / f"{code}_{'4d' if image.ndim == 4 else 'frame01'}.nii.gz"
+    with whole_file(path) as draft:
+        nib.save(image, draft)
+    entries = {"NbFrame": str(len(cine.files[0]))}
+    for name, tag, factor in (
+        ("Height", "PatientSize", 100),
+        ("Weight", "PatientWeight", 1),
+        ("HeartRate", "HeartRate", 1),
+    ):
+        value = getattr(cine.first, tag, None)
+        if value not in (None, ""):
+            entries[name] = f"{float(value) * factor:.1f}"
+    write_text(folder / "Info.cfg", "".join(f"{name}: {value}\n" for name, value in sorted(entries.items())))
+    return path
+
+
+def _write_sources(folder: Path, cine: Cine) -> None:
+    """Not for data that are given away: paths can name a patient."""
+    write_text(folder / SOURCES, json.dumps([[str(path.resolve()) for path in phases] for phases in cine.files]))

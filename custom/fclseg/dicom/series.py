@@ -1,0 +1,98 @@
+"""A short-axis cine series as a grid of DICOM files: slice positions by phases."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fclseg.errors import DataError
+
+SAME_PLACE_MM = 0.1
+SAME_DIRECTION = 1e-3
+EVEN = 0.05
+"""Distances between slices may differ by this share."""
+
+
+@dataclass(frozen=True)
+class Cine:
+    """Files by slice and phase, in the order of position along the normal and of time."""
+
+    files: tuple[tuple[Path, ...], ...]  # [slice][phase]
+    headers: tuple[tuple[Any, ...], ...]  # pydicom datasets without pixels
+    normal: tuple[float, float, float]
+
+    @property
+    def first(self) -> Any:
+        return self.headers[0][0]
+
+    @property
+    def spacing(self) -> tuple[float, float, float]:
+        """Column, row and slice distance in mm."""
+        row, column = (float(value) for value in self.first.PixelSpacing)
+        steps = np.diff([_along(slices[0], self.normal) for slices in self.headers])
+        thickness = float(getattr(self.first, "SliceThickness", None) or 0)
+        return column, row, float(steps.mean()) if len(steps) else thickness
+
+    @property
+    def frame_seconds(self) -> float | None:
+        times = [_time(header) for header in self.headers[0]]
+        steps = np.diff(times)
+        return float(steps.mean()) / 1000 if len(steps) and (steps > 0).all() and has_times(self.headers[0]) else None
+
+
+def arrange(name: str, items: Sequence[tuple[Path, Any]]) -> Cine:
+    """Files of one series in a grid; a series that is no complete stack of one orientation is refused."""
+    first = items[0][1]
+    normal = _normal(first)
+    for path, header in items:
+        if np.abs(np.subtract(header.ImageOrientationPatient, first.ImageOrientationPatient)).max() > SAME_DIRECTION:
+            raise DataError(f"{path}: lies in another direction than the rest of series {name}; export one stack only")
+        if (header.Rows, header.Columns) != (first.Rows, first.Columns) or header.PixelSpacing != first.PixelSpacing:
+            raise DataError(f"{path}: has another grid than the rest of series {name}; export one stack only")
+    slices: list[list[tuple[Path, Any]]] = []
+    for item in sorted(items, key=lambda item: _along(item[1], normal)):
+        if slices and abs(_along(item[1], normal) - _along(slices[-1][0][1], normal)) < SAME_PLACE_MM:
+            slices[-1].append(item)
+        else:
+            slices.append([item])
+    counts = sorted({len(one) for one in slices})
+    if len(counts) > 1:
+        raise DataError(
+            f"{items[0][0].parent}: series {name} has slices of {counts[0]} and of {counts[-1]} phases; export it whole"
+        )
+    steps = np.diff([_along(one[0][1], normal) for one in slices])
+    if len(steps) and np.ptp(steps) > EVEN * steps.mean():
+        raise DataError(
+            f"{items[0][0].parent}: the slices of series {name} are {steps.min():.1f} to {steps.max():.1f} mm "
+            "apart, so one is missing; export it whole"
+        )
+    ordered = [sorted(one, key=lambda item: (_time(item[1]), int(item[1].InstanceNumber or 0))) for one in slices]
+    return Cine(
+        tuple(tuple(path for path, _ in one) for one in ordered),
+        tuple(tuple(header for _, header in one) for one in ordered),
+        (float(normal[0]), float(normal[1]), float(normal[2])),
+    )
+
+
+def has_times(headers: Sequence[Any]) -> bool:
+    return all(getattr(header, "TriggerTime", None) is not None for header in headers)
+
+
+def _time(header: Any) -> float:
+    """Of the phase: the trigger time in ms, or else whatever counts phases."""
+    for name in ("TriggerTime", "TemporalPositionIdentifier", "InstanceNumber"):
+        value = getattr(header, name, None)
+        if value is not None and str(value) != "":
+            return float(value)
+    return 0.0
+
+
+def _normal(header: Any) -> np.ndarray:
+    direction = np.array([float(value) for value in header.ImageOrientationPatient])
+    return np.cross(direction[:3], direction[3:])
+
+
+def _along(header: Any, normal: Sequence[float]) -> float:
+    return float(np.dot([float(value) for value in header.ImagePositionPatient], normal))

@@ -1,0 +1,163 @@
+"""From the volumes of a patient's frames to the function of the heart: ED and ES, EF, stroke volume, output, mass."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fclseg.anatomy.base import Anatomy, Mass
+from fclseg.finetune.inference.measure import Measurement, cavities, ejection_fraction
+
+MASS_CHANGE = 0.25
+STROKE_CHANGE = 0.5
+"""A wall keeps its mass and both ventricles pump the same blood: more difference than this means a wrong outline."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """What is known about the patient besides images."""
+
+    height_cm: float | None = None
+    weight_kg: float | None = None
+    heart_rate: float | None = None  # beats per minute
+
+    @property
+    def surface_m2(self) -> float | None:
+        """Mosteller's formula."""
+        if self.height_cm is None or self.weight_kg is None:
+            return None
+        return math.sqrt(self.height_cm * self.weight_kg / 3600)
+
+
+@dataclass(frozen=True)
+class Value:
+    """One line of the result. Implausible figures are shown as such and never as a plain result."""
+
+    name: str
+    number: float
+    unit: str
+    plausible: bool = True
+
+    def __str__(self) -> str:
+        text = f"{self.number:.{0 if self.unit == '%' else 1}f} {self.unit}"
+        return text if self.plausible else f"not plausible ({text})"
+
+
+@dataclass
+class PatientResult:
+    """All about one patient that tables and the report show."""
+
+    patient: str
+    volumes: list[Measurement]
+    values: list[Value] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    body: Body = Body()
+
+    @property
+    def phases(self) -> dict[str, Measurement]:
+        return {one.phase: one for one in self.volumes if one.phase is not None}
+
+    def value(self, name: str) -> Value | None:
+        return next((one for one in self.values if one.name == name), None)
+
+
+def patient_result(patient: str, volumes: list[Measurement], anatomy: Anatomy, body: Body) -> PatientResult:
+    """Find the phases where nobody named them, compute the function, and collect what is to be looked at."""
+    result = PatientResult(patient, volumes, body=body)
+    name_phases(volumes, anatomy)
+    phases = result.phases
+    if {"ED", "ES"} <= set(phases):
+        result.values = _function(phases["ED"], phases["ES"], anatomy, body)
+        result.flags += _contradictions(phases["ED"], phases["ES"], anatomy)
+    else:
+        result.values = [value for one in volumes for value in _single(one, anatomy)]
+    shown = list(phases.values()) or volumes
+    for one in shown:
+        prefix = f"{one.phase}: " if one.phase else ""
+        result.flags += [prefix + flag for flag in one.flags]
+    result.flags += [f"{value.name}: {value}" for value in result.values if not value.plausible]
+    return result
+
+
+def name_phases(volumes: Sequence[Measurement], anatomy: Anatomy) -> None:
+    """ED is the frame with the largest volume of the first cavity, ES the one with the smallest.
+
+    A median over neighbouring frames decides, so that one frame that went wrong does not. Frames that were named by
+    the data set keep their names.
+    """
+    chosen = cavities(anatomy)
+    if not chosen or len(volumes) < 3 or any(one.phase for one in volumes):
+        return
+    amounts = np.array([one.ml[chosen[0].structure] for one in volumes])
+    smooth = np.median([np.roll(amounts, step) for step in (-1, 0, 1)], axis=0)
+    end_diastole, end_systole = int(smooth.argmax()), int(smooth.argmin())
+    if end_diastole != end_systole:
+        volumes[end_diastole].phase, volumes[end_systole].phase = "ED", "ES"
+
+
+def _function(end_diastole: Measurement, end_systole: Measurement, anatomy: Anatomy, body: Body) -> list[Value]:
+    values = []
+    for one in cavities(anatomy):
+        name, (low, high) = one.structure, one.plausible_ml
+        edv, esv = end_diastole.ml[name], end_systole.ml[name]
+        volume_fits = low <= edv <= high
+        values += [
+            Value(f"{name} end-diastolic volume", edv, "ml", volume_fits),
+            Value(f"{name} end-systolic volume", esv, "ml", volume_fits and esv < edv),
+        ]
+        fraction = ejection_fraction(edv, esv)
+        if fraction is None:
+            continue
+        fits = volume_fits and one.plausible[0] <= fraction <= one.plausible[1]
+        values += [
+            Value(f"{name} ejection fraction", fraction, "%", fits),
+            Value(f"{name} stroke volume", edv - esv, "ml", fits),
+        ]
+        values += _indexed(f"{name} end-diastolic volume", edv, "ml", fits, body)
+        if body.heart_rate is not None:
+            values.append(Value(f"{name} cardiac output", (edv - esv) * body.heart_rate / 1000, "l/min", fits))
+    return values + _masses(end_diastole, anatomy, body)
+
+
+def _single(one: Measurement, anatomy: Anatomy) -> list[Value]:
+    """Without both phases: volumes and masses of every frame by itself."""
+    prefix = f"{one.phase} " if one.phase else ""
+    frame = f" in frame {one.frame}" if one.frame is not None else ""
+    bounds = {cavity.structure: cavity.plausible_ml for cavity in cavities(anatomy)}
+    values = []
+    for name, amount in one.ml.items():
+        low, high = bounds.get(name, (0.0, math.inf))
+        values.append(Value(f"{prefix}{name} volume{frame}", amount, "ml", low <= amount <= high))
+    return values + _masses(one, anatomy, Body(), prefix, frame)
+
+
+def _masses(one: Measurement, anatomy: Anatomy, body: Body, prefix: str = "", frame: str = "") -> list[Value]:
+    values = []
+    for mass in (measurement for measurement in anatomy.measurements if isinstance(measurement, Mass)):
+        grams = one.g[mass.structure]
+        fits = mass.plausible[0] <= grams <= mass.plausible[1]
+        values.append(Value(f"{prefix}{mass.structure} mass{frame}", grams, "g", fits))
+        values += _indexed(f"{mass.structure} mass", grams, "g", fits, body)
+    return values
+
+
+def _indexed(name: str, number: float, unit: str, fits: bool, body: Body) -> list[Value]:
+    surface = body.surface_m2
+    return [] if surface is None else [Value(f"{name} per body surface", number / surface, f"{unit}/m²", fits)]
+
+
+def _contradictions(end_diastole: Measurement, end_systole: Measurement, anatomy: Anatomy) -> list[str]:
+    """What cannot be in one and the same heart."""
+    flags = []
+    for one in cavities(anatomy):
+        if end_systole.ml[one.structure] > end_diastole.ml[one.structure]:
+            flags.append(f"{one.structure} is larger at ES than at ED: check the phases")
+    for name in end_diastole.g:
+        first, second = end_diastole.g[name], end_systole.g[name]
+        if first and second and abs(first - second) > MASS_CHANGE * max(first, second):
+            flags.append(f"the mass of {name} differs between ED and ES: {first:.0f} g and {second:.0f} g")
+    strokes = [end_diastole.ml[one.structure] - end_systole.ml[one.structure] for one in cavities(anatomy)]
+    if len(strokes) == 2 and abs(strokes[0] - strokes[1]) > STROKE_CHANGE * max(*strokes, 1.0):
+        flags.append(f"the ventricles' stroke volumes differ: {strokes[0]:.0f} ml and {strokes[1]:.0f} ml")
+    return flags

@@ -1,0 +1,40 @@
+"""Which model made a result, in words."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from fclseg import __version__
+from fclseg.networks.model_file import TrainedModel
+
+RECORD = "training.json"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    version: str
+    model: str  # file name
+    digest: str  # of the file
+    preset: str
+    anatomy: str
+    training: str  # in words
+
+    @classmethod
+    def of(cls, model: TrainedModel, checkpoint: str | Path | None) -> "Provenance":
+        path = None if checkpoint is None else Path(checkpoint)
+        digest = "unknown"
+        if path is not None and path.is_file():
+            digest = hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
+        name = "a network in memory" if path is None else path.name
+        return cls(__version__, name, digest, model.preset, model.anatomy.title, _training(path))
+
+
+def _training(path: Path | None) -> str:
+    try:
+        record = json.loads(path.with_name(RECORD).read_text(encoding="utf-8")) if path is not None else {}
+        patients, epochs = len(record["train_patients"]), record["epochs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "the training's record is not beside the model"
+    start = "a pre-trained encoder" if record.get("pretrained_encoder") else "random weights"
+    return f"fine-tuned on {patients} labelled patients for {epochs} epochs, from {start}"

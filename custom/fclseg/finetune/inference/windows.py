@@ -1,0 +1,67 @@
+"""Square windows of the network's size and pixel size, cut out of slices anywhere and put back.
+
+A window is centred on a voxel. What it shows then depends on what surrounds that voxel and not on how large the image
+is or where in it the heart lies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+
+Centre = tuple[int, int]
+"""A voxel of the slices."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    size: int  # pixels
+    pixel_mm: float
+    spacing: Sequence[float]  # of the slices' voxels, mm
+
+    @property
+    def side_mm(self) -> float:
+        return self.size * self.pixel_mm
+
+    def cut(self, slices: torch.Tensor, centre: Centre) -> torch.Tensor:
+        """Slices [n, X, Y] -> windows [n, 1, size, size]; black where the image ends."""
+        pixels = (torch.arange(self.size) - (self.size - 1) / 2) * self.pixel_mm
+        places = [centre[axis] + pixels / self.spacing[axis] for axis in (0, 1)]
+        return _sample(slices[:, None], [_relative(at, n) for at, n in zip(places, slices.shape[1:], strict=True)])
+
+    def paste(self, planes: torch.Tensor, centre: Centre, shape: Sequence[int]) -> torch.Tensor:
+        """Planes [n, C, size, size] of a window -> [n, C, X, Y] on the slices' grid; zero outside the window."""
+        places = []
+        for axis in (0, 1):
+            mm = (torch.arange(shape[axis]) - centre[axis]) * self.spacing[axis]
+            places.append(_relative(mm / self.pixel_mm + (self.size - 1) / 2, self.size))
+        return _sample(planes, places)
+
+    def voxel(self, centre: Centre, pixel: Sequence[float]) -> Centre:
+        """The voxel of the slices nearest to a place in the window."""
+        x, y = (
+            round(centre[axis] + (float(pixel[axis]) - (self.size - 1) / 2) * self.pixel_mm / self.spacing[axis])
+            for axis in (0, 1)
+        )
+        return x, y
+
+    def box(self, centre: Centre, shape: Sequence[int]) -> tuple[slice, slice]:
+        """The part of the image that the window shows."""
+        half = [self.side_mm / 2 / self.spacing[axis] for axis in (0, 1)]
+        x, y = (
+            slice(max(0, round(centre[axis] - half[axis])), min(shape[axis], round(centre[axis] + half[axis]) + 1))
+            for axis in (0, 1)
+        )
+        return x, y
+
+
+def _relative(index: torch.Tensor, size: int) -> torch.Tensor:
+    """Indices as ``grid_sample`` counts them: -1 and 1 are the outer borders of the first and the last pixel."""
+    return 2 * (index + 0.5) / size - 1
+
+
+def _sample(planes: torch.Tensor, places: list[torch.Tensor]) -> torch.Tensor:
+    x, y = torch.meshgrid(*places, indexing="ij")
+    grid = torch.stack([y, x], dim=-1).to(planes.dtype)[None].expand(len(planes), -1, -1, -1)
+    return F.grid_sample(planes, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
