@@ -5,6 +5,8 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fclseg.text import printable
+
 if TYPE_CHECKING:
     from fclseg.anatomy.records import Volume
 
@@ -121,14 +123,15 @@ def check(arguments: argparse.Namespace) -> int:
     print(f"{'patient':<20} {'site':<10} {'labelled':>9} {'unlabelled':>11}  grid and voxel size in mm")
     for row in report.patients:
         sizes = ", ".join("x".join(f"{n:.3g}" for n in size) for size in [*sorted(row.grids), *sorted(row.spacings)])
-        print(f"{row.patient:<20} {row.site or '-':<10} {row.labelled:>9} {row.unlabelled:>11}  {sizes}")
+        who = f"{printable(row.patient):<20} {printable(row.site or '-'):<10}"
+        print(f"{who} {row.labelled:>9} {row.unlabelled:>11}  {sizes}")
     print(
         f"\n{arguments.folder} ({report.anatomy.title}): {len(report.patients)} patients, "
         f"{report.labelled} labelled frames, {report.unlabelled} unlabelled frames"
     )
     print(f"{len(report.problems)} problem{'s' * (len(report.problems) > 1)}:" if report.problems else "no problem")
     for problem in report.problems:
-        print(f"- {problem}")
+        print(f"- {printable(problem)}")
     return 1 if report.problems else 0
 
 

@@ -69,19 +69,23 @@ def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progre
 
 
 def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress: bool) -> ConfigParser:
-    """The bundle's train config with this spec's values in place of its defaults."""
+    """The bundle's train config with this spec's values in place of its defaults.
+
+    MONAI executes texts that begin with $ and resolves those with @, % or #, also inside lists. Names of patients are
+    names of folders, which anybody may have chosen: they go in as tuples, and paths as ``Path``, which it leaves alone.
+    """
     parser = ConfigParser()
     parser.read_config(bundle_config(spec.anatomy, "train.json"))
     parser.read_meta(bundle_config(spec.anatomy, "metadata.json"))
     parser.update(
         {
-            "dataset_dir": str(spec.dataset_dir),
+            "dataset_dir": Path(spec.dataset_dir),
             "anatomy": spec.anatomy,
-            "output_dir": None if output_dir is None else str(output_dir),
+            "output_dir": None if output_dir is None else Path(output_dir),
             "preset": spec.preset,
-            "pretrained_encoder": None if spec.pretrained_encoder is None else str(spec.pretrained_encoder),
-            "train_patients": list(spec.train_patients),
-            "validation_patients": list(spec.validation_patients),
+            "pretrained_encoder": None if spec.pretrained_encoder is None else Path(spec.pretrained_encoder),
+            "train_patients": tuple(spec.train_patients),
+            "validation_patients": tuple(spec.validation_patients),
             "freeze_encoder": spec.freeze_encoder,
             "seed": spec.seed,
             "hd95": spec.hd95,

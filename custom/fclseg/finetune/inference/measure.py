@@ -10,6 +10,7 @@ import numpy as np
 
 from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass
 from fclseg.finetune.inference import NOTICE
+from fclseg.text import cell
 
 
 @dataclass
@@ -86,7 +87,7 @@ def write_tables(folder: Path, measurements: Sequence[Measurement], anatomy: Ana
     with open(folder / "measurements.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
     volumes = [{key: value for key, value in row.items() if key != "notice"} for row in rows]
     (folder / "measurements.json").write_text(json.dumps({"notice": NOTICE, "volumes": volumes}, indent=2))
     return rows
