@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +78,12 @@ class Federation:
         """What a hospital writes into its own file."""
         (self.kit(site) / LOCAL_FILE).write_text(json.dumps(settings, indent=2))
 
-    def start(self, party: str, environment: Mapping[str, str] | None = None) -> None:
-        """The party's own start script, in a process group of its own."""
+    def start(self, party: str, kit: Path | None = None) -> None:
+        """The party's own start script (or that of another kit), in a process group of its own."""
         with open(self.out / f"{party}.log", "a") as log:
             self._processes[party] = subprocess.Popen(
-                ["bash", str(self.kit(party) / "startup" / "sub_start.sh"), "--once"],
-                env={**self.environment, **(environment or {})},
+                ["bash", str((kit or self.kit(party)) / "startup" / "sub_start.sh"), "--once"],
+                env=self.environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
