@@ -74,7 +74,7 @@ def test_one_wild_distance_moves_neither_the_prediction_nor_alpha():
         assert predictor.predict({**honest, "site-4": lie}) == pytest.approx(4.0)
         assert predictor.alpha == 2.0
     assert DistancePredictor().predict({"site-1": 1.0, "site-2": 1e9}) == 1.0  # of two, the smaller is believed
-    assert DistancePredictor().predict({"site-1": 0.0, "site-2": 0.0, "site-3": 3.0}) == 1.0  # no measure of far
+    assert DistancePredictor().predict({"site-1": 0.0, "site-2": 0.0, "site-3": 3.0}) == 0.0
 
 
 def test_identical_networks_leave_alpha_alone():

@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 from fclseg.errors import FCLSegError
+from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES
+from fclseg.flare.place import LOCAL_FILE
+from fclseg.flare.policy import read_site_file
 
 POC = Path(__file__).parents[2] / "poc"
+SERVER = "localhost"
 
 
 @pytest.fixture
@@ -20,13 +24,26 @@ def poc(monkeypatch):
     return importlib.import_module("run")
 
 
-def test_an_administrator_allows_the_package_and_nothing_else(poc, tmp_path):
-    (tmp_path / "local").mkdir()
-    default = {"class_allow_list": ["nvflare.app_common.x.Y"], "components": []}
-    (tmp_path / "local" / "resources.json.default").write_text(json.dumps(default))
-    poc.allow_package(tmp_path)
-    resources = json.loads((tmp_path / "local" / "resources.json").read_text())
-    assert resources == {"class_allow_list": ["nvflare.app_common.x.Y", "fclseg."], "components": []}
+def test_kits_come_out_closed(poc, tmp_path):
+    """What `nvflare provision` makes of poc/project.yml: the exact class list, no code, no shell, no logs sent."""
+    federation = poc.Federation(tmp_path)
+    federation.provision()
+    for party, classes in ((SERVER, SERVER_CLASSES), *((site, SITE_CLASSES) for site in poc.SITES)):
+        local = federation.kit(party) / "local"
+        resources = json.loads((local / "resources.json.default").read_text())
+        assert resources["class_allow_list"] == list(classes)
+        assert resources["class_list_enforcement_mode"] == "enforce" and resources["allow_log_streaming"] is False
+        assert "log_streamer" not in json.dumps(resources["components"])
+        permissions = json.loads((local / "authorization.json.default").read_text())["permissions"]
+        assert {role: rights["byoc"] for role, rights in permissions.items()} == dict.fromkeys(permissions, "none")
+        assert {rights["shell_commands"] for rights in permissions.values()} == {"none"}
+    for site in poc.SITES:
+        assert "policy" in read_site_file(federation.kit(site) / LOCAL_FILE)
+    store = json.loads((federation.kit(SERVER) / "local" / "resources.json.default").read_text())
+    assert "/tmp/nvflare" not in json.dumps(store)
+    keys = list(tmp_path.rglob("*.key"))
+    assert len(keys) == 5 and not any(path.stat().st_mode & 0o077 for path in keys)
+    assert (tmp_path / "kits" / "fclseg").stat().st_mode & 0o077 == 0  # with the project's own key
 
 
 @pytest.mark.nightly
@@ -39,7 +56,7 @@ def test_server_and_two_sites_as_processes(tmp_path):
     records = [json.loads(line) for line in next(tmp_path.rglob("download/**/rounds.jsonl")).read_text().splitlines()]
     assert [sorted(record["sites"]) for record in records] == [["site-1", "site-2"]] * 2
     for site in ("site-1", "site-2"):  # each site kept its memory in its own place
-        assert list((tmp_path / "workspace").rglob(f"{site}/runs/*/sites/{site}/round-0001.safetensors"))
+        assert list((tmp_path / "kits").rglob(f"{site}/runs/*/sites/{site}/round-0001.safetensors"))
 
 
 @pytest.mark.parametrize(
@@ -56,31 +73,25 @@ def test_no_phantom_stands_in_for_a_hospital(poc, tmp_path, monkeypatch, capsys,
     assert not (tmp_path / "out").exists()
 
 
-def test_an_earlier_download_is_not_taken_for_this_job(poc, tmp_path, monkeypatch):
-    def nvflare(self, *arguments, timeout=0):
-        if arguments[1] == "download":
-            path = tmp_path / "download" / arguments[2] / "workspace" / "fclseg" / "encoder.safetensors"
-            path.parent.mkdir(parents=True)
-            path.touch()
-        return json.dumps({"data": {"job_id": self.job_id}})
+class Recorder:
+    """Stands for the parties: notes what is asked of them."""
 
-    monkeypatch.setattr(poc.Poc, "nvflare", nvflare)
-    party = poc.Poc(tmp_path)
-    for party.job_id in ("bbb", "aaa", "ccc"):  # sorted by name, "aaa" would win
-        found = poc.run_job(party, tmp_path / "job", tmp_path, timeout=1)
-        assert found.relative_to(tmp_path / "download").parts[0] == party.job_id
+    def __init__(self, out, fails_at=""):
+        self.out, self.fails_at, self.calls = out, fails_at, []
+
+    def __getattr__(self, name):
+        def call(*arguments, **options):
+            self.calls.append(name)
+            if name == self.fails_at:
+                raise FCLSegError("the server did not come up")
+
+        return call
 
 
 def test_what_did_not_start_whole_is_stopped(poc, tmp_path, monkeypatch, capsys):
-    calls = []
-
-    def nvflare(self, *arguments, timeout=0):
-        calls.append(arguments[1])
-        if arguments[1] == "start":
-            raise FCLSegError("the server did not come up")
-
-    monkeypatch.setattr(poc.Poc, "nvflare", nvflare)
+    parties = Recorder(tmp_path, fails_at="start_all")
+    monkeypatch.setattr(poc, "Federation", lambda out: parties)
     monkeypatch.setattr(poc, "prepare", lambda *arguments: None)
     monkeypatch.setattr(sys, "argv", ["run.py", "--out", str(tmp_path / "out")])
     assert poc.main() == 1 and "the server did not come up" in capsys.readouterr().err
-    assert calls == ["start", "stop"]
+    assert parties.calls == ["start_all", "stop"]

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from fclseg import __version__
 from fclseg.errors import FCLSegError
+from fclseg.text import printable
 
-COMMANDS = ("segment", "finetune", "data", "pretrain", "study", "report", "bytes", "where")
+COMMANDS = ("segment", "finetune", "data", "pretrain", "study", "report", "bytes", "site", "where")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -30,11 +31,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input ends with one sentence and exit code 1, never with a traceback."""
     arguments = build_parser().parse_args(argv)
     # A polite end by another program is the user's Ctrl-C: what was started must not outlive this command.
+    mask = os.umask(0o077)  # runs, caches and tables hold images and names: for this account alone
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return arguments.run(arguments) or 0
     except FCLSegError as error:
-        print(f"fclseg: {error}", file=sys.stderr)
+        print(f"fclseg: {printable(error)}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -48,3 +50,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)
+        os.umask(mask)

@@ -5,6 +5,8 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fclseg.text import printable
+
 if TYPE_CHECKING:
     from fclseg.anatomy.records import Volume
 
@@ -131,7 +133,8 @@ def check(arguments: argparse.Namespace) -> int:
     for row in report.patients:
         sizes = ", ".join("x".join(f"{n:.3g}" for n in size) for size in [*sorted(row.grids), *sorted(row.spacings)])
         sizes = f"{' '.join(sorted(row.codes))}, {sizes}"
-        print(f"{row.patient:<20} {row.site or '-':<10} {row.labelled:>9} {row.unlabelled:>11}  {sizes}")
+        who = f"{printable(row.patient):<20} {printable(row.site or '-'):<10}"
+        print(f"{who} {row.labelled:>9} {row.unlabelled:>11}  {sizes}")
     print(
         f"\n{arguments.folder} ({report.anatomy.title}): {len(report.patients)} patients, "
         f"{report.labelled} labelled frames, {report.unlabelled} unlabelled frames"
@@ -140,7 +143,7 @@ def check(arguments: argparse.Namespace) -> int:
         print(f"warning: {warning}")
     print(f"{len(report.problems)} problem{'s' * (len(report.problems) > 1)}:" if report.problems else "no problem")
     for problem in report.problems:
-        print(f"- {problem}")
+        print(f"- {printable(problem)}")
     return 1 if report.problems else 0
 
 

@@ -24,6 +24,7 @@ def register(subparsers) -> None:
     )
     parser.add_argument("folder", type=Path, metavar="RUN_OR_STUDY", help="folder of a run or of a study")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the page (default: report.html in the folder)")
+    parser.add_argument("--patient-names", action="store_true", help="name the patients of the pictures (default: no)")
     parser.set_defaults(run=run)
 
 
@@ -31,4 +32,5 @@ def run(arguments: argparse.Namespace) -> None:
     from fclseg.study.report.page import write_report
 
     command = shlex.join(["fclseg", *sys.argv[1:]])
-    print(f"report: {write_report(arguments.folder, arguments.out, command=command)}")
+    names = arguments.patient_names
+    print(f"report: {write_report(arguments.folder, arguments.out, command=command, names=names)}")

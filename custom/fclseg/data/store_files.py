@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
+from fclseg.files import private_folder
 
 FORMAT = 2  # to be raised whenever pre-processing or the files' format changes: it is part of every store's name
 IMAGES, LABEL_MAPS, INDEX = "images.f16", "labels.u8", "index.json"
@@ -64,7 +65,7 @@ def sampled_digest(folder: Path) -> str:
 def store_lock(folder: Path) -> Iterator[None]:
     """One process at a time may build ``folder``; the system frees the lock even if its holder is killed."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(folder.parent)
         file = _lock(folder, wait=True)
     except OSError as error:
         hint = "make it writable or set FCLSEG_CACHE to another folder"
@@ -85,7 +86,7 @@ def drafting(folder: Path) -> Iterator[Path]:
     try:
         _remove_abandoned(folder.parent)
         shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir()
+        draft.mkdir(mode=0o700)
         yield draft
         if folder.is_dir():
             shutil.rmtree(folder)

@@ -79,7 +79,7 @@ class DistancePredictor:
 def plausible(distances: Mapping[str, float]) -> list[float]:
     """The distances without those far beyond the median one, which would spoil the mean and with it alpha."""
     most = FAR_BEYOND * lower_median(list(distances.values()))
-    return [value for value in distances.values() if value <= most or not most]
+    return [value for value in distances.values() if value <= most]
 
 
 def check_distance(value: float, site: str) -> float:

@@ -12,9 +12,11 @@ import torch
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.data.slices import SliceStore
+from fclseg.files import private_folder
 from fclseg.finetune import metrics
 from fclseg.finetune.metrics import Metric
 from fclseg.networks.unet import UNet
+from fclseg.text import cell
 
 EVALUATION_FILES = ("evaluation.csv", "evaluation.json")
 
@@ -65,12 +67,12 @@ class Evaluation:
 
     def write(self, folder: Path) -> None:
         """``evaluation.csv`` with one row per volume, ``evaluation.json`` with the means as well."""
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         table, means = (folder / name for name in EVALUATION_FILES)
         with open(table, "w", newline="") as file:
             writer = csv.DictWriter(file, fieldnames=list(self.rows[0]))
             writer.writeheader()
-            writer.writerows(self.rows)
+            writer.writerows({name: cell(value) for name, value in row.items()} for row in self.rows)
         content = {one["column"]: one["structures"] for one in self.means()}
         content |= {"mean_dice": self.mean_dice, "agreement": self.agreement, "volumes": self.rows}
         means.write_text(json.dumps(content, indent=2))

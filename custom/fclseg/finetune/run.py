@@ -90,15 +90,19 @@ def _config(anatomy: Anatomy) -> ConfigParser:
 
 
 def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress: bool) -> ConfigParser:
-    """The bundle's train config with this spec's values in place of its defaults."""
+    """The bundle's train config with this spec's values in place of its defaults.
+
+    MONAI executes texts that begin with $ and resolves those with @, % or #, also inside lists. Names of patients are
+    names of folders, which anybody may have chosen: they go in as tuples, and paths as ``Path``, which it leaves alone.
+    """
     parser = _config(spec.anatomy)
     parser.update(
         {
-            "dataset_dir": str(spec.dataset_dir),
+            "dataset_dir": Path(spec.dataset_dir),
             "anatomy": spec.anatomy,
-            "output_dir": None if output_dir is None else str(output_dir),
+            "output_dir": None if output_dir is None else Path(output_dir),
             "preset": spec.preset,
-            "pretrained_encoder": None if spec.pretrained_encoder is None else str(spec.pretrained_encoder),
+            "pretrained_encoder": None if spec.pretrained_encoder is None else Path(spec.pretrained_encoder),
             "train_patients": _names(spec.train_patients),
             "validation_patients": _names(spec.validation_patients),
             "freeze_encoder": spec.freeze_encoder,
@@ -114,5 +118,5 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
     return parser
 
 
-def _names(patients: tuple[str, ...] | None) -> list[str] | None:
-    return None if patients is None else list(patients)
+def _names(patients: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return None if patients is None else tuple(patients)

@@ -1,5 +1,6 @@
 """The one controller: Algorithm 1 on the server, for any row of the exchange plan."""
 
+import os
 import time
 from collections.abc import Callable
 from functools import cached_property
@@ -47,6 +48,7 @@ class RoundController(Controller):
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Everything that can fail with a sentence for the user happens in ``control_flow``."""
+        os.umask(0o077)  # runs of real sites, and the images of a simulation, are for this account alone
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         self.cancel_all_tasks()

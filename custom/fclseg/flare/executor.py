@@ -3,6 +3,8 @@
 This is the only executor that a site's list of classes has, so no job can do without the gate.
 """
 
+import os
+
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
@@ -29,6 +31,7 @@ class SiteExecutor(LearnerExecutor):
         try:
             check_logs_stay(fl_ctx)
             if not self.is_initialized:
+                os.umask(0o077)  # whatever this process writes is for the site's account alone
                 self.initialize(fl_ctx)
                 self.is_initialized = True
             site, message = self.learner.open(shareable, fl_ctx)

@@ -20,6 +20,7 @@ from nvflare.lighter.ctx import ProvisionContext
 from nvflare.lighter.entity import Participant, Project
 from nvflare.lighter.spec import Builder
 
+from fclseg.errors import FCLSegError
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
 from fclseg.flare.place import LOCAL_FILE
 from fclseg.flare.policy import SAMPLE
@@ -33,7 +34,7 @@ PERMISSIONS = {
     "org_admin": {**_NO_CODE, "submit_job": NOBODY, "download_job": NOBODY, "manage_job": NOBODY}
     | {"view": EVERYBODY, "operate": OWN_SITE},
     "lead": {**_NO_CODE, "submit_job": EVERYBODY, "download_job": OWN_JOBS, "manage_job": NOBODY}
-    | {"view": NOBODY, "list_jobs": OWN_JOBS, "get_job_meta": OWN_JOBS, "operate": NOBODY},
+    | {"view": NOBODY, "get_job_meta": OWN_JOBS, "operate": NOBODY},
     "member": {**_NO_CODE, "submit_job": NOBODY, "download_job": NOBODY, "manage_job": NOBODY}
     | {"view": NOBODY, "operate": NOBODY},
 }
@@ -45,12 +46,21 @@ STREAMERS = ("site_log_streamer",)
 
 
 class HospitalKits(Builder):
-    """Rewrites what ``StaticFileBuilder`` has put into each party's folder ``local``."""
+    """Rewrites what ``StaticFileBuilder`` has put into each party's folder ``local``.
+
+    ``store`` is the absolute path of a folder on the server's machine for jobs and their results. Without it they are
+    where NVFlare puts them, in the temporary folder that all accounts of that machine share.
+    """
+
+    def __init__(self, store: str = ""):
+        if store and not os.path.isabs(store):
+            raise FCLSegError(f"the server's store '{store}' is no absolute path: give one in project.yml")
+        self._store = store
 
     def build(self, project: Project, ctx: ProvisionContext) -> None:
         if server := project.get_server():
             local = Path(ctx.get_local_dir(server))
-            _rewrite(local / ProvFileName.RESOURCES_JSON_DEFAULT, _server_resources)
+            _rewrite(local / ProvFileName.RESOURCES_JSON_DEFAULT, self._server_resources)
             _authorize(local)
         for client in project.get_clients():
             local = Path(ctx.get_local_dir(client))
@@ -62,10 +72,14 @@ class HospitalKits(Builder):
         """Private keys are for their owner's account alone; runs after the files have got their final place."""
         for participant in project.get_all_participants():
             _close(participant, ctx)
+        os.chmod(ctx.get_workspace(), 0o700)  # with the private key of the project itself
 
-
-def _server_resources(document: dict[str, Any]) -> dict[str, Any]:
-    return document | resources(SERVER_CLASSES)
+    def _server_resources(self, document: dict[str, Any]) -> dict[str, Any]:
+        if self._store:
+            document["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = f"{self._store}/snapshots"
+            (manager,) = (entry for entry in document["components"] if entry["id"] == "job_manager")
+            manager["args"]["uri_root"] = f"{self._store}/jobs"
+        return document | resources(SERVER_CLASSES)
 
 
 def _site_resources(document: dict[str, Any]) -> dict[str, Any]:

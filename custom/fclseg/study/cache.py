@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.errors import FCLSegError
-from fclseg.files import write_text
+from fclseg.files import private_folder, write_text
 
 
 class Cache:
@@ -37,7 +37,7 @@ class Cache:
 
         The system frees the lock with its holder, however that ends. Reading needs none.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
+        private_folder(self.root)
         with open(self.root / ".lock", "w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

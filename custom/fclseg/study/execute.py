@@ -11,6 +11,7 @@ import numpy as np
 
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
+from fclseg.files import private_folder
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
 from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
@@ -90,7 +91,7 @@ def save_picture(path: Path, evaluator: VolumeEvaluator, validation: tuple[str, 
     """Image, ground truth and prediction of one slice of the held-out patients."""
     store = evaluator.store
     volume, number = shown_slice(store, validation, evaluator.anatomy)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     np.savez_compressed(
         path,
         image=np.asarray(store.images[number], dtype=np.float16),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.files import write_text
+from fclseg.text import cell
 
 MODES = {"full": "full fine-tuning", "frozen": "frozen-encoder evaluation"}
 
@@ -162,7 +163,7 @@ def runs_csv(study: Study) -> str:
     for entry in study["entries"]:
         for score in entry["scores"]:
             place = [study["table"], entry["row"], entry["mode"], entry["labels"]]
-            writer.writerow([*place, *(score[name] for name in names), f"{score['dice']:.6f}"])
+            writer.writerow([*place, *(cell(score[name]) for name in names), f"{score['dice']:.6f}"])
     return stream.getvalue()
 
 

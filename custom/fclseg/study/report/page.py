@@ -19,18 +19,19 @@ from fclseg.study.stored import present_document
 SIGNIFICANT = 0.05
 
 
-def write_report(source: Path, out: Path | None = None, *, command: str = "") -> Path:
+def write_report(source: Path, out: Path | None = None, *, command: str = "", names: bool = False) -> Path:
     """The page of a run folder, a study folder or a folder of studies; by default ``report.html`` inside it.
 
-    ``command`` is the one that writes the page; the page shows it."""
+    ``command`` is the one that writes the page; the page shows it. ``names``: the patients whose slices it shows are
+    named; by default they are not, because reports are sent by mail."""
     source = Path(source)
-    studies, runs = read_source(source)
+    studies, runs = read_source(source, names)
     out = Path(out) if out else source / "report.html"
     write_text(out, render(studies, runs, command))
     return out
 
 
-def read_source(source: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def read_source(source: Path, names: bool = False) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The studies and runs that a folder holds, prepared for the template."""
     if (source / "rounds.jsonl").exists():
         return [], [read_run(source)]
@@ -46,7 +47,7 @@ def read_source(source: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]
         (present_document(json.loads((folder / "study.json").read_text())), folder.parent) for folder in folders
     ]
     runs = {run["name"]: run for document, _ in documents for run in document["pretraining"]}
-    return [prepare(document, root) for document, root in documents], [prepare_run(run) for run in runs.values()]
+    return [prepare(document, root, names) for document, root in documents], [prepare_run(run) for run in runs.values()]
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def prepare_run(run: dict[str, Any]) -> dict[str, Any]:
     return run | {"charts": [chart for chart in curves.run_charts(run["rounds"]) if chart]}
 
 
-def prepare(study: dict[str, Any], root: Path) -> dict[str, Any]:
+def prepare(study: dict[str, Any], root: Path, names: bool = False) -> dict[str, Any]:
     """A study with everything the template shows."""
     modes = [
         {
@@ -78,7 +79,7 @@ def prepare(study: dict[str, Any], root: Path) -> dict[str, Any]:
         for mode in study["modes"]
         if any(entry["mode"] == mode for entry in study["entries"])
     ]
-    return study | {"shown": modes, "legend": legend(study), "strips": comparison(study, root)}
+    return study | {"shown": modes, "legend": legend(study), "strips": comparison(study, root, names)}
 
 
 def established(entry: dict[str, Any]) -> bool:

@@ -16,7 +16,7 @@ ENLARGE = 6
 MARGIN = 8
 
 
-def comparison(study: dict[str, Any], root: Path) -> list[dict[str, Any]]:
+def comparison(study: dict[str, Any], root: Path, names: bool = False) -> list[dict[str, Any]]:
     """Strips of pictures: image, ground truth, then the rows of the table, best first.
 
     The strips with the most labelled patients come first, full fine-tuning before frozen-encoder evaluation.
@@ -28,7 +28,8 @@ def comparison(study: dict[str, Any], root: Path) -> list[dict[str, Any]]:
             found = predictions(study, root, labels, mode)
             for caption in dict.fromkeys(one["caption"] for one in found):  # older results show another slice
                 same = [one for one in found if one["caption"] == caption]
-                place = {"labels": labels, "mode": mode, "caption": caption}
+                shown = caption if names else without_name(caption)
+                place = {"labels": labels, "mode": mode, "caption": shown}
                 strips.append(place | {"pictures": strip(same, palette)})
     return strips
 
@@ -45,6 +46,11 @@ def predictions(study: dict[str, Any], root: Path, labels: int, mode: str) -> li
             row = {"title": titles[one["row"]], "dice": entry["summary"]["mean"]}
             found.append(arrays | row | {"caption": str(arrays["caption"])})
     return sorted(found, key=lambda one: -one["dice"])
+
+
+def without_name(caption: str) -> str:
+    """A stored caption is the patient's name, a comma, and which slice of the patient it is."""
+    return f"a held-out patient, {caption.rpartition(', ')[2]}"
 
 
 def legend(study: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,0 +1,99 @@
+"""``fclseg site``: for the person at a hospital. What left, what was refused, and which runs may begin."""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from fclseg.errors import FCLSegError
+from fclseg.text import printable
+
+EXAMPLES = """examples, in the folder of the site's kit:
+  fclseg site policy
+  fclseg site runs
+  fclseg site approve fclopt_dp-small
+  fclseg site audit --run fclopt_dp-small"""
+
+
+def register(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "site",
+        help="a hospital's own view: its policy, the runs it approves, and what left",
+        description="For the person at a hospital: the site's policy, the runs that asked for tasks, and its audit.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _command(commands, "policy", "show what the site allows, and whether its file is in order", policy)
+    _command(commands, "runs", "list the runs that asked this site for tasks", runs)
+    _command(commands, "approve", "allow a run to begin", approve).add_argument("name", metavar="RUN")
+    audit_parser = _command(commands, "audit", "show what left this site and what was refused", audit)
+    audit_parser.add_argument("--run", dest="name", metavar="RUN", help="of one run only")
+
+
+def _command(commands, name: str, text: str, run) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser.add_argument("--kit", type=Path, default=Path(), metavar="DIR", help="the site's kit (default: this folder)")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _place(arguments: argparse.Namespace) -> Any:
+    from fclseg.flare.place import LOCAL_FILE, Place
+
+    kit = arguments.kit.absolute()
+    if not (kit / LOCAL_FILE).exists():
+        raise FCLSegError(f"{kit} is no kit of a site (it has no {LOCAL_FILE}): give the kit's folder with --kit")
+    return Place("", kit)
+
+
+def policy(arguments: argparse.Namespace) -> int:
+    chosen = _place(arguments).policy
+    for name, value in vars(chosen).items():
+        print(f"{name:<11} {', '.join(value) if isinstance(value, tuple) else value}")
+    return 0
+
+
+def runs(arguments: argparse.Namespace) -> int:
+    from fclseg.flare.admission import Admissions
+
+    place = _place(arguments)
+    waits = place.policy.approval
+    known = Admissions(place.runs).all()
+    if not known:
+        print("no run has asked this site for a task yet")
+    for entry in known:
+        asked = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.asked))
+        state = "approved" if entry.approved else "waits for approval" if waits else "needs no approval"
+        what = f"{entry.job}, preset {entry.preset}, {entry.rounds} rounds, submitted by {entry.submitter}"
+        print(printable(f"{entry.run}: {what}; asked on {asked}; {state}"))
+    return 0
+
+
+def approve(arguments: argparse.Namespace) -> int:
+    from fclseg.flare.admission import Admissions
+
+    entry = Admissions(_place(arguments).runs).approve(arguments.name)
+    print(
+        f"approved: run {printable(entry.run)}, job {entry.job}, preset {entry.preset}, {entry.rounds} rounds, "
+        f"submitted by {printable(entry.submitter)}; a run of this name with other settings must be approved again"
+    )
+    return 0
+
+
+def audit(arguments: argparse.Namespace) -> int:
+    from fclseg.flare.audit import SENT, Audit
+
+    file = Audit(_place(arguments).runs)
+    entries = [entry for entry in file.entries() if arguments.name in (None, entry["run"])]
+    for entry in entries:
+        what = _sent(entry) if entry["outcome"] == SENT else f"refused: {entry['reason']}"
+        line = f"{entry['time']}  {entry['run']}  round {entry['round'] + 1}  {entry['task']:<8}  {what}"
+        print(printable(f"{line}  (job {entry['job']}, submitted by {entry['submitter']})"))
+    print(f"{len(entries)} entries; {file.path} is complete and in order")
+    return 0
+
+
+def _sent(entry: dict[str, Any]) -> str:
+    parts = ", ".join(f"{name} {size} bytes" for name, size in entry["components"].items()) or "a report only"
+    return f"sent {parts}" + (f", update of norm {entry['norm']:.4g}" if entry["norm"] is not None else "")

@@ -1,0 +1,159 @@
+"""A server, sites and a lead as processes of this machine, with the mutual-TLS kits that ``nvflare provision`` makes.
+
+What is done by hand here is what docs/operations.md asks of each party.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fclseg.errors import FCLSegError
+from fclseg.files import private_folder
+from fclseg.flare.place import LOCAL_FILE
+
+PROJECT = Path(__file__).with_name("project.yml")
+BIN = Path(sys.executable).parent
+SERVER, LEAD, COORDINATOR = "localhost", "lead@coordinator.org", "admin@coordinator.org"
+ENDED = ("FINISHED", "ABANDONED", "FAILED")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on at this moment."""
+    sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
+    ports = [listener.getsockname()[1] for listener in sockets]
+    for listener in sockets:
+        listener.close()
+    return ports
+
+
+class Federation:
+    """All parties of one project below one folder."""
+
+    def __init__(self, out: Path, project: Path = PROJECT):
+        self.out = out
+        self.project: dict[str, Any] = yaml.safe_load(project.read_text())
+        self.sites = [party["name"] for party in self.project["participants"] if party["type"] == "client"]
+        self.environment = {
+            **os.environ,
+            "HOME": str(out / "home"),
+            "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
+        }
+        self._processes: dict[str, subprocess.Popen] = {}
+
+    def kit(self, party: str) -> Path:
+        return self.out / "kits" / self.project["name"] / "prod_00" / party
+
+    @property
+    def store(self) -> Path:
+        """Where the server keeps jobs and their results."""
+        return self.out / "store"
+
+    def provision(self) -> None:
+        """Kits for all parties, with ports that are free and a store that is ours."""
+        fed_learn, admin = free_ports(2)
+        for party in self.project["participants"]:
+            if party["type"] == "server":
+                party |= {"fed_learn_port": fed_learn, "admin_port": admin}
+        for builder in self.project["builders"]:
+            if builder["path"].endswith("HospitalKits"):
+                builder["args"] = {"store": str(self.store)}
+        private_folder(self.out / "home")
+        shutil.rmtree(self.out / "kits", ignore_errors=True)
+        path = self.out / "project.yml"
+        path.write_text(yaml.safe_dump(self.project))
+        self.nvflare("provision", "-p", str(path), "-w", str(self.out / "kits"))
+
+    def configure(self, site: str, **settings: object) -> None:
+        """What a hospital writes into its own file."""
+        (self.kit(site) / LOCAL_FILE).write_text(json.dumps(settings, indent=2))
+
+    def start(self, party: str, kit: Path | None = None) -> None:
+        """The party's own start script (or that of another kit), in a process group of its own."""
+        with open(self.out / f"{party}.log", "a") as log:
+            self._processes[party] = subprocess.Popen(
+                ["bash", str((kit or self.kit(party)) / "startup" / "sub_start.sh"), "--once"],
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def start_all(self, seconds: int = 120) -> None:
+        """Start the server and the sites, and wait until every site has registered."""
+        self.start(SERVER)
+        for site in self.sites:
+            self.start(site)
+        self.wait_for(self.sites, seconds)
+
+    def wait_for(self, sites: Sequence[str], seconds: int = 120) -> None:
+        deadline = time.monotonic() + seconds
+        while missing := [site for site in sites if f"New client {site}@" not in self.log(SERVER)]:
+            if time.monotonic() > deadline:
+                raise FCLSegError(f"{missing[0]} did not reach the server in {seconds} s: look into {self.out}/*.log")
+            time.sleep(0.5)
+
+    def stop(self, *parties: str) -> None:
+        for party in parties or list(self._processes):
+            process = self._processes.pop(party)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def log(self, party: str) -> str:
+        path = self.out / f"{party}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def nvflare(self, *arguments: str, timeout: int = 300) -> str:
+        """NVFlare's command line; raises with what it printed when it fails."""
+        command = [str(BIN / "nvflare"), *arguments]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=timeout)
+        if done.returncode:
+            raise FCLSegError(f"nvflare {' '.join(arguments)} failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout
+
+    def job(self, *arguments: str, by: str = LEAD, timeout: int = 300) -> str:
+        return self.nvflare("job", *arguments, "--startup-kit", str(self.kit(by)), timeout=timeout)
+
+    def submit(self, job: Path, by: str = LEAD) -> str:
+        """The id of the job."""
+        return str(_find(json.loads(self.job("submit", "-j", str(job), "--format", "json", by=by)), "job_id"))
+
+    def wait(self, job_id: str, seconds: int, by: str = LEAD) -> str:
+        """How the job ended."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            meta = json.loads(self.job("meta", job_id, "--format", "json", by=by))
+            status = str(_find(meta["data"], "status"))
+            if status.startswith(ENDED):
+                return status
+            time.sleep(2)
+        raise FCLSegError(f"job {job_id} did not end in {seconds} s: look into {self.out}/*.log")
+
+    def download(self, job_id: str, by: str = LEAD) -> Path:
+        """The folder with what the job left for the lead."""
+        self.job("download", job_id, "-o", str(self.out / "download"), "--force", by=by)
+        return self.out / "download" / job_id
+
+
+def _find(document: object, key: str) -> object:
+    """The first value of a key, at any depth."""
+    if isinstance(document, dict):
+        if key in document:
+            return document[key]
+        document = list(document.values())
+    for part in document if isinstance(document, list) else []:
+        if (value := _find(part, key)) is not None:
+            return value
+    return None

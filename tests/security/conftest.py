@@ -1,0 +1,9 @@
+"""The attacks use the parts of other tests: contexts of NVFlare, runs in one process, parties as real processes."""
+
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+for folder in (TESTS / "flare", TESTS.parent / "poc"):
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))

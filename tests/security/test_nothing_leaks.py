@@ -1,0 +1,46 @@
+"""A site fails in many ways, each with the name of a patient in it: the server and the logs learn only the kind."""
+
+import json
+import logging
+
+import pytest
+from broken_sites import FAULTS, NAME, break_site
+from contexts import site_context
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.signal import Signal
+
+from fclseg.federation.states import to_arrays
+from fclseg.flare.executor import SiteExecutor
+from fclseg.flare.learner import SiteLearner
+from fclseg.flare.messages import PRETRAIN_TASK, REASON, Message
+from fclseg.flare.place import LOCAL_FILE
+from fclseg.flare.settings import RunSettings
+from fclseg.methods.registry import build_method
+
+TINY = {"channels": [2, 4], "hidden": 4, "batch_size": 4}
+
+
+def task():
+    settings = RunSettings.read({"job": "fedbyol", "changes": TINY}, {})
+    method = build_method(settings.row, settings.build_preset(), 0)
+    run = {"id": "run-1", "settings": settings.to_dict(), "sites": ["site-1"], "shared": {}}
+    components = {name: to_arrays(method.send(name)) for name in ("online", "predictor")}
+    return Message(components, meta={"round": 0, "run": run}).to_shareable()
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_only_the_kind_of_a_problem_leaves(fault, tmp_path, caplog, capfd, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    caplog.set_level(logging.DEBUG)
+    kit = tmp_path / "kit"
+    learner = SiteLearner()
+    context = site_context(kit, get_component=lambda name: learner, get_all_components=dict)
+    own = {"cache": str(tmp_path / "cache"), "device": "cpu", "policy": {"changes": list(TINY)}}
+    (kit / LOCAL_FILE).write_text(json.dumps(break_site(tmp_path / "data", fault, own)))
+    reply = SiteExecutor("learner").execute(PRETRAIN_TASK, task(), context, Signal())
+    assert reply.get_return_code() == ReturnCode.EXECUTION_EXCEPTION
+    assert reply.get_header(REASON).endswith("Error, explained in problems.log of the site's folder of runs")
+    printed = capfd.readouterr()
+    for text in (str(dict(reply)), caplog.text, printed.out, printed.err):
+        assert NAME not in text and str(tmp_path) not in text
+    assert (kit / "runs" / "problems.log").stat().st_size > 100

@@ -1,0 +1,247 @@
+"""A hospital's own policy: what it refuses, that no job gets around it, and that all of it is written down."""
+
+import json
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from contexts import LEAD, site_context
+
+from fclseg.cli import main
+from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import DISTANCE, OTHERS, ROWS
+from fclseg.federation.states import to_arrays
+from fclseg.flare.admission import Admissions
+from fclseg.flare.audit import Audit
+from fclseg.flare.executor import check_logs_stay
+from fclseg.flare.gate import Gate
+from fclseg.flare.messages import Message
+from fclseg.flare.place import LOCAL_FILE, Place
+from fclseg.flare.policy import EVERYTHING, SAMPLE, Policy, PolicyError, read_site_file
+from fclseg.flare.settings import RunSettings
+from fclseg.flare.site import Site
+from fclseg.methods.registry import build_method
+
+TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8}
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """The gate of a site with this policy, for a task of a run of this job."""
+    context = site_context(tmp_path)
+
+    def make(job="fclopt_dp", task="pretrain", round_number=0, received=None, policy=None, **settings):
+        given = {"changes": list(TINY), **(policy or {})}
+        (tmp_path / LOCAL_FILE).write_text(json.dumps({"policy": given}))
+        chosen = RunSettings.read({"job": job, "changes": TINY, **settings}, {})
+        run = {"id": "run-1", "settings": chosen.to_dict(), "sites": ["site-1"], "shared": {}}
+        message = Message(received or {}, meta={"round": round_number, "run": run})
+        return Gate(Site.of(Place.of_site(context), message), task, message)
+
+    make.audit = lambda: Audit(tmp_path / "runs").entries()
+    return make
+
+
+def networks(gate, seed=0):
+    """Everything that a method of the run could send."""
+    settings = gate.site.settings
+    method = build_method(settings.row, settings.build_preset(), seed)
+    names = {flow.component for flow in settings.row.flows} - {DISTANCE}
+    return {name: to_arrays(method.send(name)) for name in names}
+
+
+def answer(gate, parts):
+    passed_on = {flow.component for flow in gate.site.settings.row.flows if flow.combine == OTHERS}
+    components = {name: part for name, part in parts.items() if name not in passed_on}
+    others = {name: {"site-1": part} for name, part in parts.items() if name in passed_on}
+    return Message(components, others, meta=gate.task.meta)
+
+
+def _job_with(component):
+    return next(row.job for row in ROWS.values() if component in {flow.component for flow in row.flows})
+
+
+@pytest.mark.parametrize("component", sorted(EVERYTHING - {DISTANCE}))
+def test_each_component_stays_where_the_policy_keeps_it(gate, component):
+    door = gate(_job_with(component), policy={"components": sorted(EVERYTHING - {component})})
+    with pytest.raises(PolicyError, match=f"^this site does not let component '{component}' leave$"):
+        door.release(answer(door, networks(door)))
+    (entry,) = gate.audit()
+    assert entry["outcome"] == "refused" and component in entry["reason"] and "components" not in entry
+    door = gate(_job_with(component), policy={"components": sorted(EVERYTHING)})
+    released = door.release(answer(door, networks(door)))
+    assert component in {*released.components, *released.others}
+
+
+def test_the_distance_stays_where_the_policy_keeps_it(gate):
+    door = gate(task="distance", policy={"components": sorted(EVERYTHING - {DISTANCE})})
+    with pytest.raises(PolicyError, match="component 'distance'"):
+        door.release(Message(distance=0.5, meta=door.task.meta))
+
+
+@pytest.mark.parametrize("job", ["fcl", "fcl_fe", "fcl_fe_ns", "fedca"])
+def test_features_do_not_leave_unless_the_hospital_says_so(gate, job):
+    door = gate(job)
+    with pytest.raises(PolicyError, match=r"'(bank|dictionary)' leave"):
+        door.release(answer(door, networks(door)))
+
+
+def test_what_the_plan_does_not_send_in_a_round_stays(gate):
+    """Also where a job leaves out what would withhold it."""
+    for number in range(4):
+        door = gate("fclopt_dp", round_number=number)
+        sent = door.release(answer(door, networks(door)))
+        assert ("target" in sent.components) == (number % 2 == 0) and "online" in sent.components
+
+
+def test_a_component_that_no_plan_has_does_not_leave(gate):
+    door = gate("fedbyol")
+    sent = door.release(answer(door, {**networks(door), "images": {"x": np.zeros(4)}}))
+    assert set(sent.components) == {"online", "predictor"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "complaint"),
+    [
+        ({"jobs": ["fclopt"]}, {}, "job 'fclopt_dp' is not one that this site allows"),
+        ({"presets": ["paper"]}, {}, "preset 'demo' is not one that this site allows"),
+        ({"changes": []}, {}, "no run that changes 'networks.channels'"),
+        ({}, {"changes": {"batch_size": 2}}, "no run that changes 'pretraining.batch_size'"),
+        ({"rounds": 3}, {"rounds": 4}, "4 rounds are more than the 3"),
+    ],
+)
+def test_a_run_that_the_hospital_does_not_want_gets_nothing(gate, policy, settings, complaint):
+    door = gate(policy=policy, **settings)
+    with pytest.raises(PolicyError, match=complaint):
+        door.admit()
+    (entry,) = gate.audit()
+    assert entry["outcome"] == "refused" and entry["job"] == "fclopt_dp" and entry["submitter"] == LEAD
+    gate(policy={}, rounds=4).admit()
+
+
+@pytest.mark.parametrize("number", [-1, 4, 10**9])
+def test_a_round_that_the_run_does_not_have_is_refused(gate, number):
+    with pytest.raises(PolicyError, match=f"round {number} of a run of 4"):
+        gate(round_number=number).admit()
+
+
+def test_a_run_ends_after_its_hours(gate, tmp_path):
+    gate(policy={"hours": 2}).admit()
+    admissions = Admissions(tmp_path / "runs")
+    admissions._write(replace(admissions.find("fclopt_dp-demo"), asked=time.time() - 3 * 3600))
+    with pytest.raises(PolicyError, match="longer than the 2 hours"):
+        gate(policy={"hours": 2}).admit()
+
+
+def test_too_few_patients_train_nothing(gate, tmp_path, monkeypatch):
+    monkeypatch.setattr(Site, "volumes", [type("Volume", (), {"patient": f"p{number % 4}"}) for number in range(9)])
+    gate(policy={"patients": 4}).admit()
+    with pytest.raises(PolicyError, match=r"^this site has fewer patients for the run than its policy asks for$"):
+        gate(policy={"patients": 5}).admit()
+
+
+def test_nothing_happens_before_a_person_has_approved(gate, tmp_path, capsys):
+    kit = ["--kit", str(tmp_path)]
+    with pytest.raises(PolicyError, match="run 'fclopt_dp-demo' waits for the approval of a person"):
+        gate(policy={"approval": True}).admit()
+    assert main(["site", "runs", *kit]) == 0 and "waits for approval" in capsys.readouterr().out
+    assert main(["site", "approve", "another", *kit]) == 1
+    assert "no run 'another' has asked" in capsys.readouterr().err
+    assert main(["site", "approve", "../../etc", *kit]) == 1
+    assert main(["site", "approve", "fclopt_dp-demo", *kit]) == 0
+    gate(policy={"approval": True}).admit()
+    gate(policy={"approval": True}, pretrain_timeout=5).admit()  # patience is no part of what a run computes
+    with pytest.raises(PolicyError, match="waits for the approval"):  # under the same name, but another run
+        gate(policy={"approval": True}, seed=1).admit()
+
+
+def test_what_leaves_is_clipped_whatever_the_job_says(gate):
+    door = gate("fedbyol")
+    start = networks(door)
+    moved = {name: {k: v + 1 if v.dtype == np.float32 else v for k, v in part.items()} for name, part in start.items()}
+
+    def length(sent):
+        parts = [
+            (sent[n][k].astype(float) - start[n][k]) for n in start for k in start[n] if sent[n][k].dtype.kind == "f"
+        ]
+        return np.sqrt(sum((part**2).sum() for part in parts))
+
+    door = gate("fedbyol", received=start, policy={"clip": 0.5})
+    sent = door.release(answer(door, moved))
+    assert length(moved) > 10 and length(sent.components) == pytest.approx(0.5, rel=1e-3)
+    assert gate.audit()[-1]["norm"] == pytest.approx(0.5, rel=1e-3)
+    noisy = gate("fedbyol", received=start, policy={"clip": 0.5, "sigma": 2.0})
+    sizes = {length(noisy.release(answer(noisy, moved)).components) for _ in range(2)}
+    assert len(sizes) == 2 and min(sizes) > 5
+    with pytest.raises(FCLSegError, match="'online' was not received in round 0"):  # no beginning, no update to clip
+        unknown = gate("fedbyol", policy={"clip": 0.5})
+        unknown.release(answer(unknown, moved))
+
+
+def test_features_do_not_pass_where_everything_is_clipped(gate):
+    door = gate("fcl", policy={"components": sorted(EVERYTHING), "clip": 1.0})
+    with pytest.raises(PolicyError, match="'bank' cannot be clipped"):
+        door.release(answer(door, networks(door)))
+
+
+def test_the_audit_tells_what_left_and_notices_changes(gate, tmp_path, capsys):
+    start = networks(gate("fedbyol"))
+    door = gate("fedbyol", received=start)
+    door.release(answer(door, networks(door, seed=1)))
+    gate(task="distance").release(Message(distance=0.5, meta=door.task.meta))
+    first, second = gate.audit()
+    sizes = {name: sum(array.nbytes for array in part.values()) for name, part in start.items()}
+    assert first["components"] == sizes and first["norm"] > 0 and first["round"] == 0 and first["job"] == "fedbyol"
+    assert (first["submitter"], first["job_id"], first["run"]) == (LEAD, "job-4711", "fedbyol-demo")
+    assert second["components"] == {"distance": 8} and second["norm"] is None
+    assert main(["site", "audit", "--kit", str(tmp_path)]) == 0
+    assert "2 entries" in (shown := capsys.readouterr().out) and f"online {sizes['online']} bytes" in shown
+    file = tmp_path / "runs" / "audit.jsonl"
+    assert file.stat().st_mode & 0o077 == 0
+    lines = file.read_text().splitlines(keepends=True)
+    for forged in (lines[1:], [lines[0].replace(LEAD, "somebody else"), lines[1]], [lines[1], lines[0]]):
+        file.write_text("".join(forged))
+        assert main(["site", "audit", "--kit", str(tmp_path)]) == 1
+        assert "was changed before or in line" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("policy", "complaint"),
+    [
+        ({"component": ["online"]}, "no 'component'"),
+        ({"components": "online"}, "give a list of names"),
+        ({"components": ["onlin"]}, "'onlin' in 'components'"),
+        ({"jobs": ["all"]}, "'all' in 'jobs'"),
+        ({"presets": ["tiny"]}, "'tiny' in 'presets'"),
+        ({"changes": ["depth"]}, "no setting 'depth'"),
+        ({"clip": 0}, "'clip'"),
+        ({"clip": "1"}, "'clip'"),
+        ({"sigma": 1.0}, "'sigma' but no 'clip'"),
+        ({"rounds": 2.5}, "'rounds'"),
+        ({"hours": float("nan")}, "'hours'"),
+        ({"patients": True}, "'patients'"),
+        ({"approval": "yes"}, "give true or false"),
+        ([], "no object"),
+    ],
+)
+def test_a_slip_of_the_pen_does_not_loosen_a_policy(policy, complaint):
+    with pytest.raises(FCLSegError, match=complaint):
+        Policy.read(policy)
+
+
+def test_the_sample_of_a_new_kit_is_in_order_and_strict(tmp_path):
+    (tmp_path / "fclseg.json").write_text(SAMPLE)
+    document = read_site_file(tmp_path / "fclseg.json")
+    assert document["data"] is None
+    assert Policy.read(document["policy"]) == Policy()
+    assert not {"bank", "dictionary"} & set(Policy().components) and Policy().changes == ()
+
+
+def test_a_site_whose_logs_are_sent_away_does_not_work(tmp_path):
+    context = site_context(tmp_path)
+    check_logs_stay(context)
+    (tmp_path / "local" / "resources.json").write_text("{}")  # NVFlare's default is to send
+    with pytest.raises(FCLSegError, match='set "allow_log_streaming" to false'):
+        check_logs_stay(context)
+    check_logs_stay(site_context(tmp_path / "simulated", simulated=True))

@@ -1,0 +1,261 @@
+"""Attacks on real processes with provisioned kits: a server and two sites that talk mutual TLS."""
+
+import contextlib
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from broken_sites import FAULTS, NAME, break_site
+from parties import COORDINATOR, LEAD, SERVER, Federation
+
+from fclseg.data.phantom import write_phantom
+from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import get_row
+from fclseg.flare.jobs import DEFAULTS, write_job
+from fclseg.flare.place import LOCAL_FILE
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1500)]
+
+SITES = ("site-1", "site-2")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A provisioned project whose server runs, and no site yet."""
+    federation = Federation(tmp_path_factory.mktemp("federation"))
+    federation.provision()
+    for number, site in enumerate(SITES):
+        write_phantom(federation.out / "data" / site, patients=2, frames=2, seed=number)
+        federation.configure(site, **healthy(federation, site))
+    federation.start(SERVER)
+    deadline = time.monotonic() + 120
+    while not reachable(federation) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    yield federation
+    federation.stop()
+
+
+@pytest.fixture(scope="module")
+def sites(server):
+    for site in SITES:
+        server.start(site)
+    server.wait_for(SITES)
+    return server
+
+
+def healthy(federation, site):
+    out = federation.out
+    return {"data": str(out / "data" / site), "cache": str(out / "cache" / site), "device": "cpu", "policy": {}}
+
+
+def port(federation):
+    (party,) = (party for party in federation.project["participants"] if party["type"] == "server")
+    return party["fed_learn_port"]
+
+
+def reachable(federation):
+    with contextlib.suppress(OSError), socket.create_connection((SERVER, port(federation)), timeout=2):
+        return True
+    return False
+
+
+def real_job(federation, name="fclopt", **settings):
+    job = federation.out / "jobs" / f"{name}-{time.monotonic_ns()}" / name
+    given = {**DEFAULTS, "rounds": 1, "pickup_timeout": 120, "pretrain_timeout": 300, "run": job.parent.name}
+    write_job(job, get_row(name), {**given, **settings}, simulator=False)
+    return job
+
+
+def edited(job, change):
+    path = job / "app" / "config" / "config_fed_client.json"
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    return job
+
+
+def finished(federation, job, seconds=300):
+    job_id = federation.submit(job)
+    return federation.wait(job_id, seconds), job_id
+
+
+# --- outsiders ---------------------------------------------------------------------------------------------------
+
+
+def test_without_a_certificate_nobody_is_heard(server):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(server.kit("site-1") / "startup" / "rootCA.pem")
+    with socket.create_connection((SERVER, port(server)), timeout=10) as plain, pytest.raises((ssl.SSLError, OSError)):
+        with context.wrap_socket(plain, server_hostname=SERVER) as secure:
+            secure.sendall(b"x" * 1000)
+            assert secure.recv(1000) == b""  # TLS 1.3 tells of a missing certificate at the first read
+            raise OSError("closed without a word")
+
+
+def test_plain_http_is_not_answered(server):
+    with socket.create_connection((SERVER, port(server)), timeout=10) as plain:
+        plain.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        plain.settimeout(20)
+        with contextlib.suppress(OSError):
+            assert b"HTTP/1.1 200" not in plain.recv(1000)
+
+
+def test_an_old_protocol_is_not_spoken(server):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with socket.create_connection((SERVER, port(server)), timeout=10) as plain, pytest.raises((ssl.SSLError, OSError)):
+        context.wrap_socket(plain, server_hostname=SERVER)
+
+
+def self_signed(kit: Path) -> None:
+    """A certificate with the right name that nobody has signed but its owner."""
+    subject = "/CN=site-1/O=hospital_a"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", subject]
+    startup = kit / "startup"
+    command += ["-keyout", str(startup / "client.key"), "-out", str(startup / "client.crt")]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+def another_name(kit: Path) -> None:
+    """site-2's certificate, and the claim to be site-1."""
+    script = kit / "startup" / "sub_start.sh"
+    script.write_text(script.read_text().replace("uid=site-2", "uid=site-1"))
+
+
+def without_key(kit: Path) -> None:
+    for name in ("client.key", "client.crt"):
+        (kit / "startup" / name).unlink()
+
+
+@pytest.mark.parametrize(
+    ("source", "change"), [("site-1", self_signed), ("site-2", another_name), ("site-1", without_key)]
+)
+def test_an_impostor_does_not_join(server, source, change):
+    kit = server.out / f"impostor-{change.__name__}"
+    shutil.copytree(server.kit(source), kit)
+    change(kit)
+    known = server.log(SERVER).count("New client site-1@")
+    impostor = f"impostor-{change.__name__}-process"
+    server.start(impostor, kit=kit)
+    try:
+        time.sleep(25)
+        assert server.log(SERVER).count("New client site-1@") == known
+        assert "Successfully registered client" not in server.log(impostor)
+    finally:
+        server.stop(impostor)
+
+
+# --- jobs --------------------------------------------------------------------------------------------------------
+
+
+def test_an_honest_job_runs_and_the_audit_tells_of_it(sites):
+    status, job_id = finished(sites, real_job(sites, "fclopt_dp", rounds=2))
+    assert status == "FINISHED:COMPLETED", sites.log(SERVER)[-3000:]
+    found = list(sites.download(job_id).rglob("encoder.safetensors"))
+    assert len(found) == 1
+    for site in SITES:
+        lines = [json.loads(line) for line in (sites.kit(site) / "runs" / "audit.jsonl").read_text().splitlines()]
+        assert {line["submitter"] for line in lines} == {LEAD} and {line["outcome"] for line in lines} == {"sent"}
+        assert [line["task"] for line in lines] == ["distance", "pretrain"] * 2
+
+
+def test_a_job_with_code_is_not_run(sites):
+    job, proof = real_job(sites), sites.out / "code-ran"
+    (job / "app" / "custom").mkdir()
+    (job / "app" / "custom" / "evil.py").write_text(f"open({str(proof)!r}, 'w')\n")
+    edited(job, lambda d: d["components"].append({"id": "x", "path": "evil.Evil", "args": {}}))
+    try:
+        status, _ = finished(sites, job)
+        assert status != "FINISHED:COMPLETED"
+    except FCLSegError as error:
+        assert "BYOC" in str(error) or "byoc" in str(error)
+    assert not proof.exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments"),
+    [
+        ("fclseg.files.write_text", {"path": "PROOF", "text": "x"}),
+        ("fclseg.finetune.run.finetune", {"spec": None}),
+        ("nvflare.app_common.logging.job_log_streamer.JobLogStreamer", {"log_file_name": "log.txt"}),
+        ("nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent", {"events_to_convert": ["x"]}),
+    ],
+)
+def test_a_job_that_names_another_class_is_not_run(sites, path, arguments):
+    proof = sites.out / "class-ran"
+    given = {name: str(proof) if value == "PROOF" else value for name, value in arguments.items()}
+    job = edited(
+        real_job(sites, min_sites=1),
+        lambda document: document["components"].append({"id": "x", "path": path, "args": given}),
+    )
+    status, _ = finished(sites, job)
+    assert status != "FINISHED:COMPLETED" and not proof.exists()
+    assert "is not in allow_list" in sites.log("site-1")
+
+
+def test_the_coordinator_cannot_submit_and_a_lead_can_do_nothing_else(sites):
+    with pytest.raises(FCLSegError, match="not authorized for 'submit_job'"):
+        sites.submit(real_job(sites), by=COORDINATOR)
+    for command in (("list",), ("logs", "x")):
+        with pytest.raises(FCLSegError):
+            sites.job(*command)
+
+
+def test_features_stay_at_a_hospital_that_has_not_allowed_them(sites):
+    status, job_id = finished(sites, real_job(sites, "fcl"))
+    assert status != "FINISHED:COMPLETED"
+    assert "this site does not let component 'bank' leave" in sites.log(SERVER)
+    audit = (sites.kit("site-1") / "runs" / "audit.jsonl").read_text().splitlines()
+    assert json.loads(audit[-1])["outcome"] == "refused" and job_id in audit[-1]
+
+
+# --- what a failing site tells -----------------------------------------------------------------------------------
+
+
+def holding(folder: Path, text: str) -> list[Path]:
+    """All files below a folder that hold a text, in their name or their content, packed or not."""
+    found = [path for path in folder.rglob("*") if text in path.name]
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            content = path.read_bytes()
+            if text.encode() in content:
+                found.append(path)
+            elif content[:2] == b"PK":
+                listing = subprocess.run(["unzip", "-p", str(path)], capture_output=True, timeout=60)
+                found += [path] if text.encode() in listing.stdout else []
+    return found
+
+
+def test_after_twenty_failures_the_server_knows_no_patient(sites):
+    """One site trains; the other fails in a new way in each round. Then the server's whole disk is searched."""
+    sites.configure("site-2", **break_site(sites.out / "data" / "broken", "truncated", healthy(sites, "site-2")))
+    job_id = sites.submit(real_job(sites, "fedbyol", rounds=2 * len(FAULTS), min_sites=1))
+    problems = sites.kit("site-2") / "runs" / "problems.log"
+    failed, deadline = [], time.monotonic() + 900
+    for fault in FAULTS:
+        own = break_site(sites.out / "data" / "broken", fault, healthy(sites, "site-2"))
+        (sites.kit("site-2") / LOCAL_FILE).write_text(json.dumps(own))
+        size = problems.stat().st_size if problems.exists() else 0
+        while time.monotonic() < deadline:
+            if problems.exists() and problems.stat().st_size > size:
+                failed.append(fault)
+                break
+            time.sleep(0.2)
+    assert len(failed) >= 20, failed
+    status = sites.wait(job_id, 600)
+    assert status == "FINISHED:COMPLETED"
+    sites.configure("site-2", **healthy(sites, "site-2"))
+    assert problems.read_text().count(NAME) >= 20  # the site itself knows
+    download = sites.download(job_id)
+    for folder in (sites.kit(SERVER), sites.store, download):
+        assert folder.is_dir() and holding(folder, NAME) == []
+    assert NAME not in sites.log(SERVER)
+    records = [json.loads(line) for line in next(download.rglob("rounds.jsonl")).read_text().splitlines()]
+    reasons = {record["sites"]["site-2"]["status"] for record in records}
+    assert any("explained in problems.log" in reason for reason in reasons)
