@@ -28,7 +28,8 @@ def read_folder(root: Path | str, anatomy: str = AUTO) -> list[Volume]:
 
 def scan_folder(root: Path | str, anatomy: str = AUTO) -> Scan:
     """Volumes and problems of a folder. Only a folder that holds nothing to judge is an error."""
-    root, problems = Path(root), []
+    root = Path(root)
+    problems: list[str] = []
     found, tree = _look(root, anatomy, problems)
     scan = Scan(root, found, problems=problems)
     found.read(scan, tree)

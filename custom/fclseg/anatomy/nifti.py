@@ -17,8 +17,8 @@ from fclseg.errors import DataError
 SUFFIXES = (".nii.gz", ".nii")
 MM_PER_UNIT = {"meter": 1000.0, "mm": 1.0, "micron": 0.001, "unknown": 1.0}
 
-_BROKEN = (OSError, EOFError, ValueError, TypeError, OverflowError, MemoryError, zlib.error)
-_BROKEN += (HeaderDataError, ImageDataError, ImageFileError)
+_DAMAGED = (EOFError, ValueError, TypeError, OverflowError, MemoryError, zlib.error)
+_BROKEN = (OSError, *_DAMAGED, HeaderDataError, ImageDataError, ImageFileError)
 
 
 VOXEL_MM = (0.05, 60.0)

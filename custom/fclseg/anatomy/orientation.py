@@ -42,11 +42,11 @@ class Storage:
     def inside(self, voxels: np.ndarray) -> np.ndarray:
         """From the file's order to ours; further axes (time) stay the last ones."""
         moved = voxels.transpose(*self.axes, *range(3, voxels.ndim))
-        return np.flip(moved, [axis for axis in range(3) if self.flips[axis]])
+        return np.flip(moved, tuple(axis for axis in range(3) if self.flips[axis]))
 
     def outside(self, voxels: np.ndarray) -> np.ndarray:
         """From our order back to the file's."""
-        flipped = np.flip(voxels, [axis for axis in range(3) if self.flips[axis]])
+        flipped = np.flip(voxels, tuple(axis for axis in range(3) if self.flips[axis]))
         return flipped.transpose(*np.argsort(self.axes), *range(3, voxels.ndim))
 
     def spacing(self, stored: Sequence[float]) -> tuple[float, float, float]:

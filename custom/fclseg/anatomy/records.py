@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -101,10 +102,10 @@ class Scan:
         storage = header.storage(self.anatomy.slice_axis)
         for index in range(header.shape[3]):
             if index + 1 not in skip:
-                frame = {"frame": index + 1, "phase": phases.get(index + 1), "time_index": index, "site": site}
-                self._append(header, storage, patient=patient, image=image, label=None, **frame)
+                place = {"frame": index + 1, "phase": phases.get(index + 1), "time_index": index, "site": site}
+                self._append(header, storage, patient=patient, image=image, label=None, **place)
 
-    def _append(self, header: Header, storage: Storage, **fields: object) -> None:
+    def _append(self, header: Header, storage: Storage, **fields: Any) -> None:
         spacing = storage.spacing(header.spacing)
         self.volumes.append(Volume(anatomy=self.anatomy, storage=storage, spacing=spacing, **fields))
 

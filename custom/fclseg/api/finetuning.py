@@ -9,7 +9,7 @@ from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.device import choose_device
 from fclseg.finetune.evaluation import Evaluation
 from fclseg.finetune.inference.cases import find_cases
-from fclseg.finetune.inference.measure import Measurement
+from fclseg.finetune.inference.function import PatientResult
 from fclseg.finetune.inference.run import Inference
 from fclseg.finetune.inference.segment import Segmenter
 from fclseg.finetune.run import FinetuneSpec
@@ -69,7 +69,7 @@ def finetune(
 
 def segment(
     model: Path | str, images: Path | str, out: Path | str, *, encoder: EncoderFactory = Encoder
-) -> list[Measurement]:
+) -> list[PatientResult]:
     """Segment a NIfTI file or a folder; label maps, pictures and measurements go to ``out``."""
     segmenter = Segmenter(load_model(model, encoder=encoder), choose_device())
     return Inference(segmenter, find_cases(str(images), output_dir=str(out)), out).run()

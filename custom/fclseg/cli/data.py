@@ -183,11 +183,11 @@ def split(arguments: argparse.Namespace) -> int:
 
 
 def _sites(arguments: argparse.Namespace, volumes: list["Volume"]) -> int | dict[str, str]:
-    """How many sites to deal to, or patient -> site. Hospitals that are stored apart are never mixed unasked."""
+    """The number of sites, or patient -> site. Hospitals that are stored apart are mixed only on request."""
     from fclseg.data.assignment import read_assignment
 
     if arguments.assignment:
         return read_assignment(arguments.assignment)
     if arguments.sites is None and all(volume.site for volume in volumes):
-        return {volume.patient: volume.site for volume in volumes}
+        return {volume.patient: volume.site for volume in volumes if volume.site}
     return SITES if arguments.sites is None else arguments.sites

@@ -32,7 +32,8 @@ def store_key(volumes: Sequence[Volume], image_size: int, spacing: float) -> str
     digest.update(repr((FORMAT, image_size, float(spacing))).encode())
     real = {path: path.resolve() for volume in volumes for path in (volume.image, volume.label) if path}
     for volume in volumes:  # by real paths, so that it does not matter how the data folder was given
-        digest.update(repr(replace(volume, image=real[volume.image], label=real.get(volume.label))).encode())
+        label = real[volume.label] if volume.label else None
+        digest.update(repr(replace(volume, image=real[volume.image], label=label)).encode())
     for path in sorted(set(real.values())):
         try:
             status = path.stat()

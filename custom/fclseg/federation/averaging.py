@@ -27,14 +27,14 @@ class WeightedMean:
     def __init__(self, component: str, like: Mapping[str, np.ndarray] | None = None):
         self.component = component
         self.total_weight = 0
-        self._like = like
+        self._like: Mapping[str, np.ndarray] = like or {}
         self._sums: Arrays = {}
         self._errors: Arrays = {}
 
     def add(self, state: Mapping[str, np.ndarray], weight: int, site: str = "") -> None:
         """Add one site's component with its number of samples; a refused one leaves the mean unchanged."""
         check_samples(weight, site)
-        if self._like is None:
+        if not self._like:
             self._like = {name: np.empty_like(array) for name, array in state.items()}
         check_state(state, self._like, site, self.component)
         # All sums first, and only then in their place: whatever fails on the way, the mean stays as it was.
@@ -52,8 +52,8 @@ class WeightedMean:
     def _added(self, name: str, array: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
         """A tensor's sum and its rounding error with one more contribution."""
         if np.issubdtype(array.dtype, np.integer):
-            term = array.astype(np.int64) * weight
-            return (self._sums[name] + term if name in self._sums else term), np.zeros(())
+            count = array.astype(np.int64) * weight
+            return (self._sums[name] + count if name in self._sums else count), np.zeros(())
         term = array.astype(np.float64) * weight
         if name not in self._sums:
             return term, np.zeros_like(term)

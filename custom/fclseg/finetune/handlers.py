@@ -60,8 +60,9 @@ class LossHistory:
                 f"the loss is not a number in epoch {engine.state.epoch}: lower learning_rate and train again"
             )
         self.losses.append(loss)
-        self._bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-        self._bar.update()
+        if self._bar is not None:
+            self._bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+            self._bar.update()
 
 
 class FrozenEncoder:
@@ -109,7 +110,7 @@ class ResumePoint:
         engine.add_event_handler(Events.EPOCH_COMPLETED, self.save)
 
     def save(self, engine: Engine) -> None:
-        if time.monotonic() - self._written < self.every_seconds:
+        if self.path is None or time.monotonic() - self._written < self.every_seconds:
             return
         states = {name: item.state_dict() for name, item in self.parts.items()}
         content = {"epoch": engine.state.epoch, "losses": self.history.losses, "settings": self.settings}
@@ -118,7 +119,7 @@ class ResumePoint:
         self._written = time.monotonic()
 
     def restore(self, engine: Engine) -> None:
-        if not self.path.exists():
+        if self.path is None or not self.path.exists():
             return
         try:
             content = torch.load(self.path, weights_only=True, map_location="cpu")  # written on a GPU, perhaps

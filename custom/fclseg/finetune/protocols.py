@@ -27,8 +27,10 @@ class Draw:
         return tuple(patient for patients in self.training.values() for patient in patients)
 
 
-def local(splits: Splits, site: str, fold: int, labels: int, seed: int) -> Draw:
+def local(splits: Splits, site: str | None, fold: int, labels: int, seed: int) -> Draw:
     """N patients of one site."""
+    if site is None:
+        raise DataError("local fine-tuning happens at one site: name it")
     return Draw({site: tuple(splits.labelled(site, fold, labels, seed=seed))}, tuple(splits.validation(fold)))
 
 

@@ -23,7 +23,7 @@ class Cases(Sequence[Volume]):
     def __len__(self) -> int:
         return len(self.volumes)
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+    def __getitem__(self, index: int) -> Volume:
         return self.volumes[index]
 
     def by_patient(self) -> Iterator[tuple[str, list[Volume]]]:

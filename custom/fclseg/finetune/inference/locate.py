@@ -7,6 +7,7 @@ them meet is the heart. On ten ACDC patients and a network trained on five other
 at most 8 anywhere else.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -92,4 +93,4 @@ def largest_piece(mask: np.ndarray) -> np.ndarray:
 
 
 def _mm(one: Centre, other: Centre, windows: Windows) -> float:
-    return float(np.hypot(*((one[axis] - other[axis]) * windows.spacing[axis] for axis in (0, 1))))
+    return math.hypot(*((one[axis] - other[axis]) * windows.spacing[axis] for axis in (0, 1)))
