@@ -51,7 +51,7 @@ def prepare_dataset(
     held_out = {patient for fold in range(split.folds) for patient in split.validation(fold)}
     if without := sorted(held_out - labelled):
         raise DataError(
-            f"{root}: patient {without[0]} has no labels, but a fold of {splits} holds it out: make the split anew "
+            f"{root}: patient {without[0]} has no labels, but a fold of {splits} holds it out: make a new split "
             "with 'fclseg data split'"
         )
     found = volumes[0].anatomy

@@ -24,9 +24,6 @@ OWN_SETTINGS = (
 WAITING_TIMES = ("pickup_timeout", "distance_timeout", "pretrain_timeout")
 """They do not change what a run computes."""
 
-FILLED_IN = {"workspace": "{WORKSPACE}", "job_id": "{JOB_ID}", "site": "{SITE_NAME}"}
-"""Arguments whose value NVFlare knows at the site."""
-
 
 @dataclass(frozen=True)
 class FilterSpec:
@@ -42,29 +39,20 @@ class FilterSpec:
     def check(self) -> None:
         """Refuse a class that is no filter of this package, or arguments that it does not take."""
         filter_class = _filter_class(self.path)
-        known = signature(filter_class).parameters
-        given = dict(self.arguments)
-        if unknown := [name for name in given if name not in known or name in FILLED_IN]:
-            raise FCLSegError(f"the filter {self.path} has no argument '{unknown[0]}': it has {_own(known)}")
-        needed = [name for name, one in known.items() if one.default is Parameter.empty and name not in FILLED_IN]
+        known, given = signature(filter_class).parameters, dict(self.arguments)
+        if unknown := [name for name in given if name not in known]:
+            names = ", ".join(known) or "none"
+            raise FCLSegError(f"the filter {self.path} has no argument '{unknown[0]}': it has {names}")
+        needed = [name for name, one in known.items() if one.default is Parameter.empty]
         if missing := [name for name in needed if name not in given]:
             raise FCLSegError(
                 f"the filter {self.path} needs '{missing[0]}': give --filter {self.path}:{missing[0]}=..."
             )
-        filter_class(**self.values())  # it knows best which values it can use
-
-    def values(self) -> dict[str, Any]:
-        """All arguments, as the job has them."""
-        known = signature(_filter_class(self.path)).parameters
-        return {name: value for name, value in FILLED_IN.items() if name in known} | dict(self.arguments)
+        filter_class(**given)  # it knows best which values it can use
 
     def config(self) -> dict[str, Any]:
         """Its entry in the sites' configuration."""
-        return {"path": self.path, "args": self.values()}
-
-
-def _own(known: Mapping[str, Parameter]) -> str:
-    return ", ".join(name for name in known if name not in FILLED_IN) or "none"
+        return {"path": self.path, "args": dict(self.arguments)}
 
 
 def _filter_class(path: str) -> type:
