@@ -48,7 +48,7 @@ def square(a, b=None):
 
 
 def identical(a, b):
-    return list(a) == list(b) and all(np.array_equal(a[n], b[n]) and a[n].dtype == b[n].dtype for n in a)
+    return a.keys() == b.keys() and all(np.array_equal(a[n], b[n]) and a[n].dtype == b[n].dtype for n in a)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -219,6 +219,10 @@ def test_checksums_see_names_shapes_kinds_and_bits():
 
 
 def test_presets_have_names():
-    assert get_codec("tiny") is CODECS["tiny"] and isinstance(CODECS["tiny"].networks.numbers, Steps)
-    with pytest.raises(FCLSegError, match="there is no codec 'zip': choose one of lossless, 8bit, tiny"):
+    assert (
+        get_codec("plain") is None
+        and get_codec("tiny") is CODECS["tiny"]
+        and isinstance(CODECS["tiny"].networks.numbers, Steps)
+    )
+    with pytest.raises(FCLSegError, match="there is no codec 'zip': choose one of plain, lossless, 8bit, tiny"):
         get_codec("zip")

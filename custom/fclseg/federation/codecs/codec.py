@@ -63,7 +63,11 @@ class Codec:
         parts = {SMALL: Small(layout, self.halves).encode(small, reference)}
         parts |= self.numbers.encode(self._difference(layout, arrays, reference, memory), layout.numbers, seed)
         body = [self._stored(part) for part in parts.values()]
-        decoded = dict(arrays) if self.lossless else self._join(layout, parts, reference, seed)
+        decoded = (
+            {name: arrays[name] for name, *_ in layout.tensors}
+            if self.lossless
+            else self._join(layout, parts, reference, seed)
+        )
         parts.clear()
         lengths = b"".join(LENGTH.pack(compressed, len(data)) for compressed, data in body)
         header = HEADER.pack(FORMAT, self.fingerprint, checksum(decoded)) + lengths
@@ -75,7 +79,7 @@ class Codec:
         }
         return Encoded(message, decoded, lost)
 
-    def decode(self, message: np.ndarray, like: Network, reference: Network | None = None, *, seed: int = 0) -> Arrays:
+    def decode(self, message: object, like: Network, reference: Network | None = None, *, seed: int = 0) -> Arrays:
         """The sender's ``decoded``, to the bit; ``like`` says what the network's tensors are."""
         layout, reference = Layout.of(like), reference or {}
         _check(layout, reference)
@@ -116,7 +120,8 @@ class Codec:
         if self.lossless:
             layout.combine(flat.view(np.uint32), reference, np.bitwise_xor)
         else:
-            layout.combine(flat, reference, np.add)
+            with np.errstate(invalid="ignore", over="ignore"):  # of a damaged message; refused below
+                layout.combine(flat, reference, np.add)
         found = layout.unflatten(flat) | Small(layout, self.halves).decode(parts[SMALL], reference)
         decoded = {name: found[name] for name, *_ in layout.tensors}
         if not all(np.isfinite(array).all() for array in decoded.values() if array.dtype.kind == "f"):
@@ -131,7 +136,7 @@ class Codec:
         shrunk = shrink(part) if self.compress else part
         return (True, shrunk) if len(shrunk) < len(part) else (False, part)
 
-    def _parts(self, message: np.ndarray, layout: Layout) -> tuple[Parts, bytes]:
+    def _parts(self, message: object, layout: Layout) -> tuple[Parts, bytes]:
         """The message cut into its parts, each within its limit, and the checksum."""
         limits = self._limits(layout)
         start = HEADER.size + LENGTH.size * len(limits)
@@ -160,10 +165,15 @@ def checksum(arrays: Network) -> bytes:
     """Of names, shapes, kinds and every bit of a network."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
+        array = arrays[name]
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.reshape(-1).view(np.uint8))
+        digest.update(array.tobytes())
     return digest.digest()
+
+
+def claimed_checksum(message: np.ndarray) -> bytes:
+    """Of the network that a message says it gives."""
+    return HEADER.unpack(message[: HEADER.size].tobytes())[2] if message.size >= HEADER.size else b""
 
 
 def _check(layout: Layout, reference: Network) -> None:

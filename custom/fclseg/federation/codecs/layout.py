@@ -18,13 +18,13 @@ SMALLEST = 1024
 
 @dataclass(frozen=True)
 class Layout:
-    """Names, shapes and kinds of a network's tensors, in its order; everything else follows from them."""
+    """Names, shapes and kinds of a network's tensors, sorted by name because files and messages keep other orders."""
 
     tensors: tuple[tuple[str, tuple[int, ...], str], ...]
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> "Layout":
-        return cls(tuple((name, array.shape, array.dtype.str) for name, array in arrays.items()))
+        return cls(tuple((name, arrays[name].shape, arrays[name].dtype.str) for name in sorted(arrays)))
 
     @cached_property
     def coded(self) -> list[tuple[str, tuple[int, ...]]]:
