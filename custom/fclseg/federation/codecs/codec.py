@@ -85,6 +85,7 @@ class Codec:
         _check(layout, reference)
         parts, expected = self._parts(message, layout)
         decoded = self._join(layout, parts, reference, seed)
+        parts.clear()
         if checksum(decoded) != expected:
             raise ChecksumError("a decoded network is not the one that was sent: it is not used")
         return decoded
@@ -153,8 +154,8 @@ class Codec:
             compressed, length = LENGTH.unpack_from(header, HEADER.size + LENGTH.size * index)
             if length > limit or start + length > message.size:
                 raise FCLSegError(f"an encoded message claims {length} bytes of {name}: it is damaged and not used")
-            part = message[start : start + length].tobytes()
-            parts[name] = expand(part, limit) if compressed else part
+            part = message[start : start + length]
+            parts[name] = expand(part.data, limit) if compressed else part.tobytes()
             start += length
         if start != message.size:
             raise FCLSegError(f"an encoded message has {message.size - start} bytes too many: it is not used")

@@ -14,7 +14,7 @@ def shrink(data: bytes, level: int = LEVEL) -> bytes:
     return zstandard.ZstdCompressor(level=level, write_content_size=False).compress(data)
 
 
-def expand(data: bytes, limit: int) -> bytes:
+def expand(data: bytes | memoryview, limit: int) -> bytes:
     """What ``shrink`` was given, of which there must be at most ``limit`` bytes. Never holds more than that."""
     reader = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).stream_reader(data, read_across_frames=False)
     try:
