@@ -1,6 +1,6 @@
 """Bytes that really crossed against the payload that the paper counts, per direction, for networks of the paper's size.
 
-    python benchmarks/wire_bytes.py [--jobs fclopt fclopt_ptnu fclopt_dp fedbyol] [--sites 2] [--rounds 3]
+    python benchmarks/wire_bytes.py [--jobs fclopt fclopt_ptnu fclopt_dp fedbyol] [--codec C] [--sites 2] [--rounds 3]
 
 The networks are those of the `paper` preset; images are tiny and few, because only bytes matter here. Prints one line
 per job and direction.
@@ -19,10 +19,11 @@ TARGET = 0.01
 TINY = ("image_size=32", "view_size=32", "pixel_scale=5", "batch_size=8", "calibration_rounds=2")
 
 
-def measure(job: str, data: Path, sites: int, rounds: int, runs: Path) -> dict[str, tuple[int, int]]:
+def measure(job: str, codec: str | None, data: Path, sites: int, rounds: int, runs: Path) -> dict[str, tuple[int, int]]:
     """(payload, wire) by direction, over all sites and rounds."""
     command = ["pretrain", "--job", str(ROOT / "jobs" / job), "--data", str(data), "--sites", str(sites)]
     command += ["--preset", "paper", "--rounds", str(rounds), "--runs", str(runs), "--name", job]
+    command += ["--codec", codec] if codec else []
     for change in TINY:
         command += ["--set", change]
     if fclseg(command):
@@ -39,6 +40,7 @@ def measure(job: str, data: Path, sites: int, rounds: int, runs: Path) -> dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", nargs="+", default=["fclopt", "fclopt_ptnu", "fclopt_dp", "fedbyol"])
+    parser.add_argument("--codec", help="instead of the jobs' own; what NVFlare adds weighs more, the less there is")
     parser.add_argument("--sites", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
@@ -46,7 +48,9 @@ def main() -> None:
         data = Path(folder) / "data"
         write_phantom(data, patients=2 * arguments.sites, frames=2)
         for job in arguments.jobs:
-            for way, (payload, wire) in measure(job, data, arguments.sites, arguments.rounds, Path(folder)).items():
+            for way, (payload, wire) in measure(
+                job, arguments.codec, data, arguments.sites, arguments.rounds, Path(folder)
+            ).items():
                 extra = wire / payload - 1
                 verdict = "ok" if extra <= TARGET else "ABOVE TARGET"
                 print(

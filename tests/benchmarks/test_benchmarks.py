@@ -10,6 +10,7 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 SMALLEST = {
+    "codecs": ("--codecs tiny --batch 2", "codec tiny:"),
     "augmentation": ("--steps 1", "of a small BYOL step"),
     "fcl_loss": ("--steps 1", "fcl_loss preset=small sites=4"),
     "gsm_alignment": ("--preset demo --sites 2 --rounds 1", "fcl: across"),

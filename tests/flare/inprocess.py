@@ -59,8 +59,9 @@ class InProcess:
         self.attendance = Attendance(self.sites, self.settings.fraction, self.settings.seed)
         self.meter = Meter(JOB_ID)
         self.loop = RunLoop(self.settings, run_folder, run, self.attendance, self.meter)
-        self._down = _filters(jobs.server(row, {})["task_data_filters"], server_context(self.folder / "server"))
-        self._site = {site: _SiteProcess(row, site, self.folder / site) for site in self.sites}
+        settings = self.settings.to_dict()
+        self._down = _filters(jobs.server(row, settings)["task_data_filters"], server_context(self.folder / "server"))
+        self._site = {site: _SiteProcess(row, settings, site, self.folder / site) for site in self.sites}
 
     def complete(self) -> list[dict]:
         """Run to the end; the lines of ``rounds.jsonl``."""
@@ -113,8 +114,8 @@ class InProcess:
 class _SiteProcess:
     """One site's end of a job: filters, executor and learner as its configuration names them."""
 
-    def __init__(self, row, site: str, workspace: Path):
-        document = jobs.client(row)
+    def __init__(self, row, settings: dict, site: str, workspace: Path):
+        document = jobs.client(row, settings)
         learner = SiteLearner()
         self._context = site_context(workspace, site, get_component=lambda name: learner, get_all_components=dict)
         self._incoming = _filters(document["task_data_filters"], self._context)

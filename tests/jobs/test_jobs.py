@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fclseg.federation.exchange import ROWS
-from fclseg.flare.jobs import budget, defaults, files
+from fclseg.flare.jobs import add_codec, budget, client, defaults, files, server, with_filters
 from fclseg.presets import PRESETS
 from fclseg.study.cells import FULL
 from fclseg.study.federated import finetuning_preset
@@ -55,6 +55,36 @@ def test_ptnu_is_fclopt_and_two_filters_and_dp_adds_a_task():
     assert filters("fclopt") == []
     assert filters("fclopt_ptnu") == ["PredictTarget", "TargetToDistance"]
     assert filters("fclopt_dp") == ["PredictTarget", "TargetToDistance"]
+    # networks come down with the distance task, so a codec sees both tasks
+    coded = ["EncodeUpload", *2 * ["DecodeDownload", "SendEncoded"]]
+    assert filters("fclopt_dp_tiny") == sorted(["PredictTarget", "TargetToDistance", *coded])
+
+
+@pytest.mark.parametrize("job", ["fclopt_dp", "fclopt_ptnu", "fcl"])
+def test_a_codec_can_be_added_to_any_job(job):
+    for make in (server, client):
+        coded = make(ROWS[job], {"codec": "8bit"})
+        document = make(ROWS[job], {})
+        add_codec(document, coded)
+        for kind in ("task_data_filters", "task_result_filters"):
+            by_task = [{chain["tasks"][0]: chain["filters"] for chain in one[kind]} for one in (document, coded)]
+            assert by_task[0] == by_task[1]
+        before = json.dumps(document)
+        add_codec(document, coded)
+        assert json.dumps(document) == before
+
+
+def test_filters_of_the_owner_come_before_the_codec():
+    noise = {"path": "mine.Noise", "args": {}}
+    plain, coded = ({"codec": name} for name in ("plain", "tiny"))
+    document = with_filters(client(ROWS["fclopt_dp"], plain), [noise])
+    add_codec(document, client(ROWS["fclopt_dp"], coded))
+    assert (
+        document["task_result_filters"]
+        == with_filters(client(ROWS["fclopt_dp"], coded), [noise])["task_result_filters"]
+    )
+    names = [entry["path"].rsplit(".", 1)[-1] for entry in document["task_result_filters"][0]["filters"]]
+    assert names == ["Noise", "EncodeUpload"]
 
 
 def test_a_job_waits_for_as_many_sites_as_its_rounds_need():

@@ -90,11 +90,14 @@ def finished(federation, job, seconds=300):
 def test_without_a_certificate_nobody_is_heard(server):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(server.kit("site-1") / "startup" / "rootCA.pem")
-    with socket.create_connection((SERVER, port(server)), timeout=10) as plain, pytest.raises((ssl.SSLError, OSError)):
-        with context.wrap_socket(plain, server_hostname=SERVER) as secure:
-            secure.sendall(b"x" * 1000)
-            assert secure.recv(1000) == b""  # TLS 1.3 tells of a missing certificate at the first read
-            raise OSError("closed without a word")
+    with (
+        socket.create_connection((SERVER, port(server)), timeout=10) as plain,
+        pytest.raises((ssl.SSLError, OSError)),
+        context.wrap_socket(plain, server_hostname=SERVER) as secure,
+    ):
+        secure.sendall(b"x" * 1000)
+        assert secure.recv(1000) == b""  # TLS 1.3 tells of a missing certificate at the first read
+        raise OSError("closed without a word")
 
 
 def test_plain_http_is_not_answered(server):
@@ -109,7 +112,11 @@ def test_an_old_protocol_is_not_spoken(server):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with socket.create_connection((SERVER, port(server)), timeout=10) as plain, pytest.raises((ssl.SSLError, OSError)):
+    with (
+        socket.create_connection((SERVER, port(server)), timeout=10) as plain,
+        pytest.raises((ssl.SSLError, OSError)),
+        context.wrap_socket(plain, server_hostname=SERVER) as secure,
+    ):
         context.wrap_socket(plain, server_hostname=SERVER)
 
 

@@ -17,6 +17,9 @@ def register(subparsers) -> None:
     parser.add_argument("--preset", choices=list(PRESETS), default="paper", help="size of the networks (default paper)")
     parser.add_argument("--sites", type=int, default=10, help="number of participating sites (default 10)")
     parser.add_argument("--rounds", type=int, help="rounds to average over (default: the preset's)")
+    parser.add_argument(
+        "--codec", help="code every job's networks so, instead of as the job says: docs/communication.md"
+    )
     parser.add_argument("--json", action="store_true", help="print the table as JSON, keyed by the paper's row names")
     parser.set_defaults(run=run)
 
@@ -28,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise FCLSegError("there is nothing to count: --sites and --rounds must be at least 1")
     from fclseg.federation.payload import communication_table  # imports torch, which --help can do without
 
-    table = communication_table(preset, sites=arguments.sites, rounds=rounds)
+    table = communication_table(preset, sites=arguments.sites, rounds=rounds, codec=arguments.codec)
     if arguments.json:
         print(json.dumps(table, indent=2))
         return 0

@@ -43,6 +43,7 @@ def register(subparsers) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
     )
+    parser.add_argument("--codec", help="plain, lossless, 8bit or tiny: how networks are coded (default: the job's)")
     parser.add_argument("--diagnostics", action="store_true", help="also measure what PTNU and DP predict")
     parser.add_argument("--fresh", action="store_true", help="forget an earlier run of this name")
     parser.set_defaults(run=run)
@@ -100,6 +101,7 @@ def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, 
         "run": arguments.name or "",
         "changes": budget(row, preset) | changes,
         "diagnostics": arguments.diagnostics,
+        "codec": arguments.codec or given.get("codec"),
         **_anatomy(arguments, row),
     }
 

@@ -38,6 +38,7 @@ class Row:
     method: str  # "module:Class" below fclseg.methods
     flows: tuple[Flow, ...]
     settings: dict[str, Any] = field(default_factory=dict)  # keyword arguments of the method
+    codec: str = "plain"  # how networks and features are coded, unless the run's settings say otherwise
 
     @property
     def shares_online(self) -> bool:
@@ -57,6 +58,7 @@ class Row:
 
 _BYOL = (Flow("online"), Flow("predictor"))
 _MOCO = (Flow("online"), Flow("target"))
+_DP = (*_BYOL, Flow("target", up=CALIBRATION, down=NEVER), Flow(DISTANCE))
 _BANK = Flow("bank", combine=OTHERS, paper_counts_up=False)
 
 ROWS = {
@@ -70,12 +72,8 @@ ROWS = {
             "byol:BYOL",
             (*_BYOL, Flow("target", down=NEVER), Flow(DISTANCE, up=NEVER)),
         ),
-        Row(
-            "fclopt_dp",
-            "FCLOpt-PTNU-DP",
-            "byol:BYOL",
-            (*_BYOL, Flow("target", up=CALIBRATION, down=NEVER), Flow(DISTANCE)),
-        ),
+        Row("fclopt_dp", "FCLOpt-PTNU-DP", "byol:BYOL", _DP),
+        Row("fclopt_dp_tiny", "FCLOpt-PTNU-DP, tiny", "byol:BYOL", _DP, codec="tiny"),
         Row("fedmoco", "FedMoCo", "moco:MoCo", _MOCO),
         Row("fcl", "FCL", "fcl:FCL", (*_MOCO, _BANK)),
         Row("fcl_no_fe", "Without FE", "fcl:FCL", _MOCO, {"fe": False, "ns": False, "gsm": False}),

@@ -14,6 +14,7 @@ What is not counted is still listed under ``up_mb`` and ``down_mb``, so nothing 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fclseg.federation.codecs.presets import PLAIN, RunCodec, get_codec
 from fclseg.federation.exchange import DISTANCE, OTHERS, ROWS, Flow, Row, crosses
 from fclseg.federation.states import SCALAR_BYTES, Arrays, array_bytes, to_arrays
 from fclseg.methods.registry import build_method
@@ -48,12 +49,21 @@ def component_arrays(row: Row, preset: Preset) -> dict[str, Arrays]:
 
 
 def mean_traffic(
-    row: Row, components: Mapping[str, Arrays], *, sites: int, rounds: Sequence[int], calibration_rounds: int
+    row: Row,
+    components: Mapping[str, Arrays],
+    *,
+    sites: int,
+    rounds: Sequence[int],
+    calibration_rounds: int,
+    codec: RunCodec | None = None,
 ) -> Traffic:
-    """What one of ``sites`` clients sends and receives in a round, averaged over the ``rounds`` of these numbers."""
+    """What one of ``sites`` clients sends and receives in a round, averaged over the ``rounds`` of these numbers.
+
+    With a codec it is the most that may cross: what does cross depends on the numbers.
+    """
     traffic = Traffic()
     for flow in row.flows:
-        size, counted = _sizes(flow, components)
+        size, counted = _sizes(flow, components, codec)
         copies = sites - 1 if flow.combine == OTHERS else 1
         up, down = (
             sum(crosses(when, number, calibration_rounds) for number in rounds) / len(rounds)
@@ -68,35 +78,50 @@ def mean_traffic(
     return traffic
 
 
-def communication_table(preset: Preset, *, sites: int = 10, rounds: int | None = None) -> dict[str, dict]:
-    """The table by the paper's row names: ``payload_mb``, ``ratio`` (FCL = 1), ``up_mb`` and ``down_mb``..."""
-    traffic = {
-        job: mean_traffic(
-            row,
-            component_arrays(row, preset),
+def communication_table(
+    preset: Preset, *, sites: int = 10, rounds: int | None = None, codec: str | None = None
+) -> dict[str, dict]:
+    """The table by the paper's row names: ``payload_mb``, ``ratio`` (FCL = 1), ``up_mb`` and ``down_mb``...
+
+    ``codec`` takes the place of each job's own. The measure is FCL as in the paper, without any.
+    """
+    components = {job: component_arrays(row, preset) for job, row in ROWS.items()}
+
+    def traffic(job: str, name: str) -> Traffic:
+        return mean_traffic(
+            ROWS[job],
+            components[job],
             sites=sites,
             rounds=range(rounds or preset.pretraining.rounds),
             calibration_rounds=preset.pretraining.calibration_rounds,
+            codec=get_codec(name),
         )
-        for job, row in ROWS.items()
-    }
-    reference = traffic[REFERENCE].counted
+
+    reference = traffic(REFERENCE, PLAIN).counted
     return {
-        ROWS[job].title: {
-            "job": job,
-            "payload_mb": one.counted / 1e6,
-            "ratio": one.counted / reference,
-            "up_mb": {component: size / 1e6 for component, size in one.up.items()},
-            "down_mb": {component: size / 1e6 for component, size in one.down.items()},
-            "uncounted_mb": one.uncounted / 1e6,
-        }
-        for job, one in traffic.items()
+        row.title: _entry(row, codec or row.codec, traffic(row.job, codec or row.codec), reference)
+        for row in ROWS.values()
     }
 
 
-def _sizes(flow: Flow, components: Mapping[str, Arrays]) -> tuple[int, int]:
-    """All bytes of one transfer of the flow's component, and those that the paper counts."""
+def _entry(row: Row, codec: str, traffic: Traffic, reference: float) -> dict:
+    return {
+        "job": row.job,
+        "codec": codec,
+        "payload_mb": traffic.counted / 1e6,
+        "ratio": traffic.counted / reference,
+        "up_mb": {component: size / 1e6 for component, size in traffic.up.items()},
+        "down_mb": {component: size / 1e6 for component, size in traffic.down.items()},
+        "uncounted_mb": traffic.uncounted / 1e6,
+    }
+
+
+def _sizes(flow: Flow, components: Mapping[str, Arrays], codec: RunCodec | None) -> tuple[int, int]:
+    """All bytes of one transfer of the flow's component, and those that the paper counts; of coded ones, all count."""
     if flow.component == DISTANCE:
         return SCALAR_BYTES, SCALAR_BYTES
     arrays = components[flow.component]
+    if codec:
+        bound = codec.of(flow).bound(arrays)
+        return bound, bound
     return array_bytes(arrays), counted_bytes(arrays)

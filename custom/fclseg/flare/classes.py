@@ -9,6 +9,8 @@ the list.
 SITE_CLASSES = (
     "fclseg.flare.curves.SiteCurves",
     "fclseg.flare.executor.SiteExecutor",
+    "fclseg.flare.filters.codec.DecodeDownload",
+    "fclseg.flare.filters.codec.EncodeUpload",
     "fclseg.flare.filters.privacy.ClipAndNoise",
     "fclseg.flare.filters.ptnu.PredictTarget",
     "fclseg.flare.learner.SiteLearner",
@@ -17,6 +19,7 @@ SITE_CLASSES = (
 
 SERVER_CLASSES = (
     "fclseg.flare.controller.RoundController",
+    "fclseg.flare.filters.codec.SendEncoded",
     "fclseg.flare.filters.ptnu.TargetToDistance",
     "fclseg.flare.tensorboard.RunCurves",
 )

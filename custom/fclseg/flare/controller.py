@@ -18,7 +18,7 @@ from nvflare.apis.signal import Signal
 
 from fclseg.errors import FCLSegError
 from fclseg.flare.attendance import Attendance
-from fclseg.flare.messages import REASON, Message
+from fclseg.flare.messages import NEEDS_WHOLE, REASON, Message
 from fclseg.flare.meter import Meter
 from fclseg.flare.place import Place
 from fclseg.flare.rounds import RunLoop
@@ -168,5 +168,8 @@ def read_result(result: Shareable) -> Message:
     """The message in a result, or an error with the site's reason."""
     code = result.get_return_code()
     if code != ReturnCode.OK:
-        raise FCLSegError(result.get_header(REASON) or f"the site answered {code}; its own log says why")
+        fallback = f"the site answered {code}; its own log says why"
+        if code == ReturnCode.TASK_DATA_FILTER_ERROR:
+            fallback += f"; {NEEDS_WHOLE}"
+        raise FCLSegError(result.get_header(REASON) or fallback)
     return Message.from_shareable(result)

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fclseg.federation.codecs.presets import PLAIN
 from fclseg.federation.exchange import ROWS, Row
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK
 from fclseg.methods.registry import method_class
 from fclseg.presets import Preset, get_preset
 
 CONTROLLER = "controller"
+CODEC_FILTERS = "fclseg.flare.filters.codec"
 CUSTOM, NOTE = "app/custom", "README.md"
 """Where a job would have code, and the one file that ours have there."""
 NO_CODE = """There is no code here, on purpose. NVFlare's simulator runs classes of an installed package (`fclseg`) only
@@ -32,7 +34,8 @@ def meta(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
-    filters = [_chain("fclseg.flare.filters.ptnu.TargetToDistance")] if row.predicts_target else []
+    coded = [f"{CODEC_FILTERS}.SendEncoded"] if is_coded(row, settings) else []
+    predicts = ["fclseg.flare.filters.ptnu.TargetToDistance"] if row.predicts_target else []
     return {
         "format_version": 2,
         "server": {"heart_beat_timeout": 600, "task_request_interval": 0.2},
@@ -43,7 +46,7 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
                 "args": {"settings": {"job": row.job, **settings}},
             }
         ],
-        "task_data_filters": filters,
+        "task_data_filters": _chains(row, coded, [*predicts, *coded]),
         "task_result_filters": [],
         "components": [
             {
@@ -55,9 +58,12 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def client(row: Row) -> dict[str, Any]:
+def client(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
     tasks = [DISTANCE_TASK, PRETRAIN_TASK] if row.predicts_distance else [PRETRAIN_TASK]
-    predicts = [_chain("fclseg.flare.filters.ptnu.PredictTarget")] if row.predicts_target else []
+    decodes, encodes = (
+        [f"{CODEC_FILTERS}.{name}"] if is_coded(row, settings) else [] for name in ("DecodeDownload", "EncodeUpload")
+    )
+    predicts = ["fclseg.flare.filters.ptnu.PredictTarget"] if row.predicts_target else []
     return {
         "format_version": 2,
         "executors": [
@@ -66,8 +72,8 @@ def client(row: Row) -> dict[str, Any]:
                 "executor": {"path": "fclseg.flare.executor.SiteExecutor", "args": {"learner_id": "learner"}},
             }
         ],
-        "task_data_filters": predicts,
-        "task_result_filters": [],
+        "task_data_filters": _chains(row, decodes, [*decodes, *predicts]),
+        "task_result_filters": _chains(row, [], encodes),
         "components": [
             {"id": "learner", "path": "fclseg.flare.learner.SiteLearner", "args": {}},
             {"id": "curves", "path": "fclseg.flare.curves.SiteCurves", "args": {}},
@@ -75,15 +81,47 @@ def client(row: Row) -> dict[str, Any]:
     }
 
 
-def _chain(path: str) -> dict[str, Any]:
-    return {"tasks": [PRETRAIN_TASK], "filters": [{"path": path, "args": {}}]}
+def is_coded(row: Row, settings: Mapping[str, Any]) -> bool:
+    """Whether networks travel as bytes: by the job's settings, or else by its row."""
+    return (settings.get("codec") or row.codec) != PLAIN
+
+
+def _chains(row: Row, distance: Sequence[str], pretrain: Sequence[str]) -> list[dict[str, Any]]:
+    """The filters of each task, in one chain per task, as NVFlare wants it."""
+    chains = {DISTANCE_TASK: distance if row.predicts_distance else [], PRETRAIN_TASK: pretrain}
+    return [
+        {"tasks": [task], "filters": [{"path": path, "args": {}} for path in paths]}
+        for task, paths in chains.items()
+        if paths
+    ]
+
+
+def add_codec(document: dict[str, Any], coded: Mapping[str, Any]) -> None:
+    """Give a job's configuration the codec's filters of another one, where it has none: first what decodes a task, last
+    what encodes. Filters that the job's owner put in stay in between."""
+    if CODEC_FILTERS in json.dumps(document):
+        return
+    for kind in ("task_data_filters", "task_result_filters"):
+        chains = {task: chain for chain in document[kind] for task in chain["tasks"]}
+        for chain in coded[kind]:
+            (task,) = chain["tasks"]
+            added = [entry for entry in chain["filters"] if _codes(entry)]
+            if added and task not in chains:
+                document[kind].append({"tasks": [task], "filters": added})
+            elif added:
+                place = 0 if added[0]["path"].endswith("DecodeDownload") else len(chains[task]["filters"])
+                chains[task]["filters"][place:place] = added
+
+
+def _codes(entry: Mapping[str, Any]) -> bool:
+    return entry["path"].startswith(CODEC_FILTERS)
 
 
 def with_filters(sites: dict[str, Any], filters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The sites' configuration with further filters on what they send, after the job's own: NVFlare takes one chain of
+    """The sites' configuration with further filters on what they send, before the codec: NVFlare takes one chain of
     filters per task."""
     own = [one for chain in sites["task_result_filters"] for one in chain["filters"]]
-    chain = {"tasks": [PRETRAIN_TASK], "filters": [*own, *filters]}
+    chain = {"tasks": [PRETRAIN_TASK], "filters": [*filters, *own]}
     return sites | {"task_result_filters": [chain]} if filters else sites
 
 
@@ -94,7 +132,7 @@ def files(
     documents = {
         "meta.json": meta(row, settings),
         "app/config/config_fed_server.json": server(row, settings),
-        "app/config/config_fed_client.json": with_filters(client(row), filters),
+        "app/config/config_fed_client.json": with_filters(client(row, settings), filters),
     }
     texts = {path: json.dumps(document, indent=2) + "\n" for path, document in documents.items()}
     return texts | {f"{CUSTOM}/{NOTE}": NO_CODE} if simulator else texts

@@ -15,12 +15,13 @@ from typing import Any
 
 from fclseg.environment import TRAINING_ENVIRONMENT
 from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import get_row
 from fclseg.files import write_text
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
-from fclseg.flare.jobs import CUSTOM, NOTE
+from fclseg.flare.jobs import CUSTOM, NOTE, add_codec, client, is_coded, server
 from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
 
-SERVER_CONFIG = "app/config/config_fed_server.json"
+SERVER_CONFIG, CLIENT_CONFIG = "app/config/config_fed_server.json", "app/config/config_fed_client.json"
 RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")
 SITE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 POLL_SECONDS = 0.5
@@ -46,6 +47,12 @@ def derive_job(job: Path, folder: Path, changes: Mapping[str, Any]) -> Path:
     if derived.resolve() != job.resolve():  # a run may be started again from the job that lies in its own folder
         shutil.rmtree(derived, ignore_errors=True)
         shutil.copytree(job, derived)
+    row = get_row(settings["job"])
+    if is_coded(row, settings):
+        sites = json.loads((derived / CLIENT_CONFIG).read_text())
+        add_codec(sites, client(row, settings))
+        add_codec(document, server(row, settings))
+        (derived / CLIENT_CONFIG).write_text(json.dumps(sites, indent=2) + "\n")
     (derived / SERVER_CONFIG).write_text(json.dumps(document, indent=2) + "\n")
     _drop_marker(derived)
     return derived

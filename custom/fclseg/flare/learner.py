@@ -55,6 +55,7 @@ class SiteLearner(Learner):
             state = site.memory.load_before(round_number)
             optimizer = self._prepare(state)
             before = diagnostics.before(site, message)
+            site.keep_received(message)
             self._receive(message, late=state is None and round_number > 0)
             result = self._train(optimizer, round_number)
             answer = self._outgoing({"round": round_number, "run": message.meta["run"], **vars(result)})

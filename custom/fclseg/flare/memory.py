@@ -14,6 +14,8 @@ from fclseg.flare.tensors import KEPT_CHECKPOINTS, State, StateError, read_state
 from fclseg.locks import held
 
 KEPT_ROUNDS = KEPT_CHECKPOINTS + 1
+STATE, GLOBAL, FEEDBACK = "round", "global", "feedback"
+"""The kinds of files, each with the round in its name: where the site stood, what came down, what rounding lost."""
 LOCK_SECONDS = 600
 """How long a task waits for one of an earlier process that still trains."""
 
@@ -40,18 +42,10 @@ class SiteMemory:
 
     def __init__(self, folder: Path, run_id: str):
         self.folder, self.run_id = folder, run_id
-        self._global = folder / "global.safetensors"
 
     def save(self, state: SiteState) -> None:
-        path = self.folder / f"round-{state.round_number:04d}.safetensors"
         first = not any(_round_of(path) < state.round_number for path in self._paths())
-        info = {"round": state.round_number, "run_id": self.run_id, "first": first}
-        write_state(path, {"method": state.method, "optimizer": state.optimizer}, info)
-        later = [path for path in self._paths() if _round_of(path) > state.round_number]
-        for gone in later:  # of a run that was started over, or that the server took up again from an earlier round
-            gone.unlink(missing_ok=True)
-        for old in self._paths()[:-KEPT_ROUNDS]:
-            old.unlink(missing_ok=True)
+        self._keep(STATE, state.round_number, {"method": state.method, "optimizer": state.optimizer}, first=first)
 
     def load_before(self, round_number: int) -> SiteState | None:
         """Where the site stood when the round began; None when it had not trained in this run yet.
@@ -75,15 +69,24 @@ class SiteMemory:
         return None
 
     def keep_global(self, round_number: int, components: dict[str, State]) -> None:
-        """Keep what the distance task brought, so that the network crosses the wire once a round."""
-        write_state(self._global, components, {"round": round_number, "run_id": self.run_id})
+        """Keep what came down, so that it crosses the wire once a round and the next one can be coded against it."""
+        self._keep(GLOBAL, round_number, components)
 
     def recall_global(self, round_number: int) -> dict[str, State]:
-        """What the distance task of this round brought; empty when there was none."""
-        if not self._global.exists():
-            return {}
-        states, info = read_state(self._global)
-        return states if (info["round"], info["run_id"]) == (round_number, self.run_id) else {}
+        """What was kept of this round's networks; empty when there was nothing."""
+        return next((states for number, states in self.recall_globals(round_number) if number == round_number), {})
+
+    def recall_globals(self, round_number: int) -> Iterator[tuple[int, dict[str, State]]]:
+        """What came down in this round and before, newest first, as far as it is kept."""
+        return self._recall(GLOBAL, round_number)
+
+    def keep_feedback(self, round_number: int, components: dict[str, State]) -> None:
+        """Keep what rounding lost of the components that this round sent (error feedback)."""
+        self._keep(FEEDBACK, round_number, components)
+
+    def recall_feedback(self, round_number: int) -> dict[str, State]:
+        """What rounding had lost when the round began."""
+        return next((states for _, states in self._recall(FEEDBACK, round_number - 1)), {})
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -91,9 +94,27 @@ class SiteMemory:
         with held(self.folder / "lock", f"the site's memory {self.folder}", LOCK_SECONDS):
             yield
 
-    def _paths(self) -> list[Path]:
-        return sorted(self.folder.glob("round-*.safetensors"))
+    def _keep(self, kind: str, round_number: int, states: dict[str, State], **info: bool) -> None:
+        """Write a round's file and remove those that are too old, or later: of a run that was started over, or that the
+        server took up again from an earlier round."""
+        path = self.folder / f"{kind}-{round_number:04d}.safetensors"
+        write_state(path, states, {"round": round_number, "run_id": self.run_id, **info})
+        for later in [path for path in self._paths(kind) if _round_of(path) > round_number]:
+            later.unlink(missing_ok=True)
+        for old in self._paths(kind)[:-KEPT_ROUNDS]:
+            old.unlink(missing_ok=True)
+
+    def _recall(self, kind: str, newest: int) -> Iterator[tuple[int, dict[str, State]]]:
+        """This run's files of a kind up to a round, newest first."""
+        for path in reversed(self._paths(kind)):
+            if _round_of(path) <= newest:
+                states, info = read_state(path)
+                if info["run_id"] == self.run_id:
+                    yield info["round"], states
+
+    def _paths(self, kind: str = STATE) -> list[Path]:
+        return sorted(self.folder.glob(f"{kind}-*.safetensors"))
 
 
 def _round_of(path: Path) -> int:
-    return int(path.stem.removeprefix("round-"))
+    return int(path.stem.rpartition("-")[2])

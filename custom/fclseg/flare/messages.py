@@ -18,6 +18,10 @@ from fclseg.federation.exchange import DISTANCE
 from fclseg.federation.states import SCALAR_BYTES, Arrays, array_bytes, check_state
 
 DISTANCE_TASK, PRETRAIN_TASK = "distance", "pretrain"
+ENCODED = ":encoded"
+"""What follows a component's name where it travels in bytes. Those are no WEIGHTS to NVFlare's filters, either."""
+NEEDS_WHOLE = "the whole networks are sent next time"
+"""Part of the reason of a site that could not decode what it was sent."""
 REASON = "fclseg_reason"
 """Header of a failed result: one sentence for the server's log."""
 
@@ -30,6 +34,7 @@ class Message:
     others: dict[str, dict[str, Arrays]] = field(default_factory=dict)
     distance: float | None = None
     meta: dict[str, Any] = field(default_factory=dict)
+    encoded: dict[str, Arrays] = field(default_factory=dict)  # components in bytes, see fclseg.federation.downlink
 
     @property
     def round_number(self) -> int:
@@ -40,6 +45,8 @@ class Message:
         for name, states in self.others.items():
             by_site = {site: DXO(DataKind.APP_DEFINED, data=arrays) for site, arrays in states.items()}
             data[name] = DXO(DataKind.COLLECTION, data=by_site)
+        for name, messages in self.encoded.items():
+            data[name + ENCODED] = DXO(DataKind.APP_DEFINED, data=messages)
         if self.distance is not None:
             data[DISTANCE] = DXO(DataKind.METRICS, data={"d": float(self.distance)})
         return DXO(DataKind.COLLECTION, data=data, meta=dict(self.meta))
@@ -58,6 +65,8 @@ class Message:
                 raise PublicError(f"a message has no component in '{name!s:.40}': run one version everywhere")
             if name == DISTANCE:
                 message.distance = check_distance(entry.data.get("d"), "the message")
+            elif str(name).endswith(ENCODED):
+                message.encoded[name.removesuffix(ENCODED)] = _arrays(entry)
             elif entry.data_kind == DataKind.COLLECTION:
                 message.others[name] = {str(site): _arrays(part) for site, part in entry.data.items()}
             else:
@@ -73,6 +82,8 @@ class Message:
         sizes = {name: array_bytes(arrays) for name, arrays in self.components.items()}
         for name, states in self.others.items():
             sizes[name] = sum(array_bytes(arrays) for arrays in states.values())
+        for name, messages in self.encoded.items():
+            sizes[name] = sizes.get(name, 0) + array_bytes(messages)
         if self.distance is not None:
             sizes[DISTANCE] = SCALAR_BYTES
         return sizes

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fclseg.federation.distance import DistancePredictor
+from fclseg.federation.downlink import Downlink
 from fclseg.federation.exchange import ALWAYS, DISTANCE, MEAN, NEVER, OTHERS, Flow, Row
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.flare.tensors import State
@@ -21,6 +22,7 @@ class GlobalModel:
     fresh: set[str] = field(default_factory=set)  # averaged components that the last round brought
     trained: list[str] = field(default_factory=list)  # sites that took part in the last round
     predictor: DistancePredictor = field(default_factory=DistancePredictor)
+    downlink: Downlink | None = None  # where a codec is used
 
     @classmethod
     def initial(cls, row: Row, method: Method) -> "GlobalModel":
@@ -45,17 +47,29 @@ class GlobalModel:
         for name, states in self.others.items():
             parts |= {f"others:{name}:{site}": to_tensors(arrays) for site, arrays in states.items()}
         info = {"next_round": self.next_round, "fresh": sorted(self.fresh), "trained": self.trained}
-        return parts, info | {"predictor": self.predictor.state()}
+        info["predictor"] = self.predictor.state()
+        if self.downlink:
+            coded, info["downlink"] = self.downlink.state()
+            parts |= {f"downlink:{name}": to_tensors(arrays) for name, arrays in coded.items()}
+        return parts, info
 
     @classmethod
-    def from_states(cls, row: Row, parts: dict[str, State], info: dict[str, Any]) -> "GlobalModel":
-        model = cls(row, {}, {flow.component: {} for flow in _flows(row, OTHERS)})
+    def from_states(
+        cls, row: Row, parts: dict[str, State], info: dict[str, Any], downlink: Downlink | None = None
+    ) -> "GlobalModel":
+        """``downlink``, as it is before the first round, is brought to where the checkpoint left it."""
+        model = cls(row, {}, {flow.component: {} for flow in _flows(row, OTHERS)}, downlink=downlink)
+        coded: dict[str, Arrays] = {}
         for key, state in parts.items():
-            kind, name, *site = key.split(":", 2)
+            kind, name, *rest = key.split(":", 2)
             if kind == "mean":
                 model.means[name] = to_arrays(state)
+            elif kind == "downlink":
+                coded[f"{name}:{rest[0]}"] = to_arrays(state)
             else:
-                model.others[name][site[0]] = to_arrays(state)
+                model.others[name][rest[0]] = to_arrays(state)
+        if downlink:
+            downlink.restore(coded, info["downlink"])
         model.next_round, model.fresh, model.trained = info["next_round"], set(info["fresh"]), info["trained"]
         model.predictor = DistancePredictor(**info["predictor"])
         return model

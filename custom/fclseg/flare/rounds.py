@@ -1,15 +1,16 @@
 """The rounds of a run, from the exchange plan alone: what is sent, what is expected, what is written down."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fclseg.anatomy.registry import ANATOMIES, get_anatomy
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.distance import check_distance, distance
-from fclseg.federation.states import to_arrays, to_tensors
+from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.flare.aggregator import Aggregator
 from fclseg.flare.attendance import Attendance
+from fclseg.flare.coding import Coded, Coding, start_downlink
 from fclseg.flare.diagnostics import Diagnostics, take
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, Message
 from fclseg.flare.meter import Meter
@@ -40,7 +41,12 @@ class RunLoop:
             load_encoder(self.method.online, settings.encoder)
         initial = GlobalModel.initial(settings.row, self.method)
         self.like = {**initial.means, **{name: to_arrays(self.method.send(name)) for name in initial.others}}
+        codec, known = settings.run_codec, not settings.encoder
+        initial.downlink = start_downlink(settings.row, codec, initial.means, settings.seed, known)
         self.model = folder.load(initial)
+        self.coding = Coding(self.model)
+        if codec and self.model.downlink:
+            self.coding = Coded(self.model, self.model.downlink, codec, self.like, settings.seed)
         self.diagnostics = Diagnostics() if settings.diagnostics else None
 
     def run(self, ask: Ask, log: Callable[[str], None]) -> None:
@@ -64,13 +70,13 @@ class RunLoop:
         """One round of Algorithm 1; returns its line for ``rounds.jsonl``."""
         started = time.perf_counter()
         drawn = self.attendance.draw(number)
-        record: dict[str, Any] = {"round": number, "drawn": drawn, "d": self._exact_distance()}
-        components, estimate, failures = self.model.downloads(), None, {}
+        components, estimate, failures = self.coding.networks(number), None, {}
+        record: dict[str, Any] = {"round": number, "drawn": drawn, "d": self._exact_distance(components)}
         if self.settings.row.predicts_distance:
             estimate, failures = self._predict_distance(number, drawn, components, record, ask)
             components = {}  # the distance task has brought them
         messages = {
-            site: Message(components, self.model.from_others(site), estimate, self._meta(number))
+            site: self._message(site, components, self.model.from_others(site), estimate, number)
             for site in drawn
             if site not in failures
         }
@@ -94,6 +100,7 @@ class RunLoop:
         def accept(site: str, message: Message) -> None:
             self._check_run(site, message)
             report = read_report(message.meta, site)
+            self.coding.incoming(site, message)
             measured = take(message) if self.diagnostics else {}
             aggregator.accept(site, message)
             if self.diagnostics:
@@ -101,10 +108,12 @@ class RunLoop:
             reports[site] = report
 
         failures |= ask(PRETRAIN_TASK, messages, self.settings.pretrain_timeout, accept)
+        self.coding.failed(failures)
         failures |= aggregator.settle()
         self._check_enough(number, aggregator.sites, failures)
-        weights = aggregator.weights
+        weights, previous = aggregator.weights, dict(self.model.means)
         aggregator.finish()
+        self.coding.carry_over(previous)
         if self.diagnostics:
             record["diagnostics"] = self.diagnostics.finish(online)
         return {site: reports[site] for site in weights}, weights
@@ -120,8 +129,9 @@ class RunLoop:
             if message.distance is None:
                 raise PublicError(f"{site}: the answer to the distance task has no distance")
             distances[site] = check_distance(message.distance, site)
+            self.coding.incoming(site, message)
 
-        messages = {site: Message(components, meta=self._meta(number)) for site in drawn}
+        messages = {site: self._message(site, components, {}, None, number) for site in drawn}
         failures = ask(DISTANCE_TASK, messages, self.settings.distance_timeout, accept)
         self._check_enough(number, list(distances), failures)
         predictor = self.model.predictor
@@ -137,11 +147,12 @@ class RunLoop:
         if not isinstance(run, dict) or run.get("id") != self.run_info["id"]:
             raise PublicError(f"{site}: the result belongs to another run")
 
-    def _exact_distance(self) -> float | None:
-        """d(F_theta, F_xi) of the global networks, where the server has both from the last round."""
+    def _exact_distance(self, components: Mapping[str, Arrays]) -> float | None:
+        """d(F_theta, F_xi) of the global networks, where the server has both from the last round; the online one as it
+        comes down, which is what sites measure against."""
         if not {"online", "target"} <= self.model.fresh:
             return None
-        return distance(self.model.means["online"], self.model.means["target"])
+        return distance(components["online"], self.model.means["target"])
 
     def _check_enough(self, number: int, answered: list[str], failures: dict[str, str]) -> None:
         needed = max(1, self.settings.min_sites)
@@ -149,5 +160,7 @@ class RunLoop:
             reasons = "; ".join(f"{site}: {why}" for site, why in sorted(failures.items())) or "no site is present"
             raise FCLSegError(f"round {number} has {len(answered)} valid answers and needs {needed} ({reasons})")
 
-    def _meta(self, number: int) -> dict[str, Any]:
-        return {"round": number, "run": self.run_info}
+    def _message(self, site: str, components, others, estimate: float | None, number: int) -> Message:
+        """What one site is sent, by the run's codec."""
+        message = Message(dict(components), others, estimate, {"round": number, "run": self.run_info})
+        return self.coding.outgoing(site, message)

@@ -124,7 +124,7 @@ class RunFolder:
         """The newest checkpoint, or the initial model; the lines of rounds after it are removed."""
         model = initial
         if checkpoints := self._checkpoints():
-            model = GlobalModel.from_states(initial.row, *read_state(checkpoints[-1]))
+            model = GlobalModel.from_states(initial.row, *read_state(checkpoints[-1]), initial.downlink)
         lines = [line for line in self.rounds() if line["round"] < model.next_round]
         write_text(self.path / "rounds.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
         return model

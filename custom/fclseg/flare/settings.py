@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from fclseg.anatomy.registry import DEFAULT, get_anatomy
 from fclseg.errors import FCLSegError, PublicError
+from fclseg.federation.codecs.presets import RunCodec, get_codec
 from fclseg.federation.exchange import ROWS, Row
 from fclseg.federation.robust import MEAN_RULE, OUTLIERS, REFUSE, RULES, Protection
 from fclseg.presets import Preset, full_name, get_preset
@@ -54,6 +55,7 @@ class RunSettings:
     labels: int | None = None  # N labelled patients per site, for methods that train on labels
     anatomy: str | dict[str, Any] = DEFAULT  # what a method that trains on labels segments: a name or a labels.json
     encoder: str | None = None  # file of a pre-trained encoder on the server to start from
+    codec: str | None = None  # how networks and features are coded: a name of CODECS; None: as the job's row says
     diagnostics: bool = False  # measure what DP and PTNU predict; changes the traffic, not the training
     aggregation: str = MEAN_RULE  # how the sites' networks become one
     outliers: str = REFUSE  # what happens to an update that is far longer than the others'
@@ -86,6 +88,7 @@ class RunSettings:
         )
         preset = settings.build_preset()
         get_anatomy(settings.anatomy)
+        get_codec(settings.codec or settings.row.codec)
         if not 0 < settings.fraction <= 1:
             raise FCLSegError(f"a fraction of {settings.fraction} of the sites cannot be drawn: give one in (0, 1]")
         settings._check_method()
@@ -124,6 +127,11 @@ class RunSettings:
     @property
     def row(self) -> Row:
         return ROWS[self.job]
+
+    @property
+    def run_codec(self) -> RunCodec | None:
+        """None where numbers travel as they are."""
+        return get_codec(self.row.codec if self.codec is None else self.codec)
 
     def build_preset(self) -> Preset:
         changes = {name: tuple(v) if isinstance(v, list) else v for name, v in self.changes.items()}

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.errors import DataError
+from fclseg.federation.exchange import ALWAYS
+from fclseg.federation.states import to_tensors
 from fclseg.flare.memory import SiteMemory
 from fclseg.flare.messages import Message
 from fclseg.flare.place import Place
@@ -33,6 +35,7 @@ class Site:
     def __init__(self, place: Place, settings: RunSettings, run_id: str, sites: list[str]):
         self.place, self.settings, self.run_id, self.sites = place, settings, run_id, sites
         self.preset, self.anatomy = settings.build_preset(), get_anatomy(settings.anatomy)
+        self.codec = settings.run_codec
         self.memory = SiteMemory(place.runs / settings.run / "sites" / place.name, run_id)
 
     @classmethod
@@ -73,6 +76,13 @@ class Site:
     @property
     def patient_count(self) -> int:
         return len({volume.patient for volume in self.volumes})
+
+    def keep_received(self, message: Message) -> None:
+        """Keep the networks that a task brought, where the codec needs them for the upload and for the next round."""
+        down = {flow.component for flow in self.settings.row.flows if flow.down == ALWAYS}
+        received = {name: to_tensors(part) for name, part in message.components.items() if name in down}
+        if self.codec and received:
+            self.memory.keep_global(message.round_number, received)
 
     def build_method(self) -> Method:
         """The method with the initial weights, which every site derives from the run's seed."""

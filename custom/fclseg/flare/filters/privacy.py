@@ -42,6 +42,10 @@ class ClipAndNoise(MessageFilter):
             self._task = Message.from_shareable(fl_ctx.get_prop(FLContextKey.TASK_DATA))
 
     def change(self, message: Message, fl_ctx: FLContext) -> Message:
+        if message.encoded:
+            raise PublicError(
+                "networks that have been encoded can no longer be clipped: put this filter before the codec"
+            )
         if message.others:
             raise PublicError(
                 f"'{next(iter(message.others))}' are features and no update of a network, so noise cannot protect them "

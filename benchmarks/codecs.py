@@ -1,0 +1,94 @@
+"""What coding and decoding an update of the paper's networks costs: prints one line per codec.
+
+    python benchmarks/codecs.py [--codecs lossless 8bit tiny] [--batch 2] [--steps 47]
+
+The update is that of the online network and the predictor after a BYOL step on random images. The time is compared
+with a local epoch of ``steps`` such steps of the preset's batch; a step is timed with ``batch`` images per view and
+scaled up, which takes seconds instead of minutes. Memory is what encoding and decoding allocate at most, in networks.
+"""
+
+import argparse
+import time
+import tracemalloc
+
+import numpy as np
+import torch
+
+from fclseg.data.sampler import Batch
+from fclseg.federation.codecs.codec import Codec
+from fclseg.federation.codecs.presets import CODECS
+from fclseg.federation.states import Arrays, array_bytes, to_arrays
+from fclseg.methods.registry import build_method
+from fclseg.methods.training import make_optimizer
+from fclseg.presets import get_preset
+
+COMPONENTS = ("online", "predictor")
+TARGET = 0.05
+
+
+def one_step(images: int) -> tuple[dict[str, Arrays], dict[str, Arrays], float]:
+    """The components before and after a step, and the seconds that it took for a whole batch."""
+    preset = get_preset("paper")
+    method = build_method("fclopt", preset, seed=0)
+    optimizer, size = make_optimizer(method), preset.images.size
+    batch = Batch(torch.rand(images, 1, size, size), torch.zeros(images, dtype=torch.uint8))
+    for _ in range(2):  # the first prepares kernels and memory, and is not timed
+        before = {name: to_arrays(method.send(name)) for name in COMPONENTS}
+        started = time.perf_counter()
+        optimizer.zero_grad()
+        method.loss(batch, torch.Generator().manual_seed(0)).backward()
+        optimizer.step()
+        method.after_step()
+    seconds = (time.perf_counter() - started) * preset.pretraining.batch_size / images
+    return before, {name: to_arrays(method.send(name)) for name in COMPONENTS}, seconds
+
+
+def code(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> tuple[int, float]:
+    """Bytes of all components, and the squared error of the decoded update relative to its square."""
+    size, error, square = 0, 0.0, 0.0
+    for name, arrays in after.items():
+        sent = codec.encode(arrays, before[name], seed=1)
+        decoded = codec.decode(sent.message, arrays, before[name], seed=1)
+        size += sent.message.size
+        for key, array in arrays.items():
+            if array.dtype.kind == "f":
+                error += float(np.square(decoded[key] - array, dtype=np.float64).sum())
+                square += float(np.square(before[name][key] - array, dtype=np.float64).sum())
+    return size, error / square
+
+
+def peak(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> float:
+    """The most that is allocated at a time, in networks."""
+    tracemalloc.start()
+    sent = codec.encode(after["online"], before["online"], seed=1).message
+    codec.decode(sent, after["online"], before["online"], seed=1)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return most / array_bytes(after["online"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--codecs", nargs="+", choices=list(CODECS), default=list(CODECS))
+    parser.add_argument("--batch", type=int, default=2, help="images of the timed step (default 2)")
+    parser.add_argument("--steps", type=int, default=47, help="steps of a local epoch (default 47, the paper's)")
+    arguments = parser.parse_args()
+    before, after, step = one_step(arguments.batch)
+    whole = sum(map(array_bytes, after.values()))
+    for name in arguments.codecs:
+        codec = CODECS[name].networks
+        started = time.perf_counter()
+        size, error = code(codec, before, after)
+        seconds = time.perf_counter() - started
+        share = seconds / (arguments.steps * step)
+        print(
+            f"codec {name}: {size / 1e6:.2f} of {whole / 1e6:.1f} MB ({size / whole:.3f}), squared error {error:.4f}, "
+            f"encoding and decoding {seconds:.2f} s = {share:.2%} of {arguments.steps} steps of {step:.1f} s "
+            f"(target {TARGET:.0%}: {'ok' if share <= TARGET else 'ABOVE TARGET'}), "
+            f"{peak(codec, before, after):.1f} networks of memory",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""A network as one array of bytes: header, small tensors, coded numbers.
+
+The sender codes the difference to a reference network that both ends have, plus what earlier rounding lost (its
+``memory``). It decodes its own message, so it knows what the receiver will hold, and sends that network's checksum.
+The receiver takes every size from its own layout and codec and none from the message.
+"""
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.codecs.entropy import expand, shrink
+from fclseg.federation.codecs.exact import Exact
+from fclseg.federation.codecs.layout import Arrays, Layout
+from fclseg.federation.codecs.numbers import Coder, Parts
+from fclseg.federation.codecs.small import Small
+
+HEADER = struct.Struct("<4s8s16s")  # format, codec, checksum of the decoded network
+LENGTH = struct.Struct("<?Q")  # of each part: whether it is compressed, bytes
+FORMAT = b"FCL1"
+SMALL = "small"
+
+Network = Mapping[str, np.ndarray]
+
+
+class ChecksumError(FCLSegError):
+    """The decoded network is not the sender's: the message is damaged, or the two ends have other references."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What the sender has after encoding: the message, the network as the receiver gets it, and its new memory."""
+
+    message: np.ndarray
+    decoded: Arrays
+    memory: Arrays
+
+
+@dataclass(frozen=True)
+class Codec:
+    """``numbers`` codes the large tensors, ``halves`` is for the small ones, ``compress`` applies zstandard."""
+
+    numbers: Coder = field(default_factory=Exact)
+    halves: bool = False
+    compress: bool = True
+
+    def __post_init__(self) -> None:
+        if self.lossless and self.halves:
+            raise FCLSegError("a lossless codec has no use for halves: leave one of them out")
+
+    def encode(
+        self, arrays: Network, reference: Network | None = None, *, seed: int = 0, memory: Network | None = None
+    ) -> Encoded:
+        """Code ``arrays`` against ``reference`` (None: against zeros), with what earlier messages of it lost."""
+        layout, reference, memory = Layout.of(arrays), reference or {}, memory or {}
+        _check(layout, reference)
+        small = {name: _plus(arrays[name], memory.get(name)) for name, *_ in layout.small}
+        parts = {SMALL: Small(layout, self.halves).encode(small, reference)}
+        parts |= self.numbers.encode(self._difference(layout, arrays, reference, memory), layout.numbers, seed)
+        body = [self._stored(part) for part in parts.values()]
+        decoded = (
+            {name: arrays[name] for name, *_ in layout.tensors}
+            if self.lossless
+            else self._join(layout, parts, reference, seed)
+        )
+        parts.clear()
+        lengths = b"".join(LENGTH.pack(compressed, len(data)) for compressed, data in body)
+        header = HEADER.pack(FORMAT, self.fingerprint, checksum(decoded)) + lengths
+        message = np.frombuffer(b"".join([header, *(data for _, data in body)]), np.uint8)
+        lost = {
+            name: _plus(array, memory.get(name)) - decoded[name]
+            for name, array in arrays.items()
+            if array.dtype.kind == "f" and not self.lossless
+        }
+        return Encoded(message, decoded, lost)
+
+    def decode(self, message: object, like: Network, reference: Network | None = None, *, seed: int = 0) -> Arrays:
+        """The sender's ``decoded``, to the bit; ``like`` says what the network's tensors are."""
+        layout, reference = Layout.of(like), reference or {}
+        _check(layout, reference)
+        parts, expected = self._parts(message, layout)
+        decoded = self._join(layout, parts, reference, seed)
+        parts.clear()
+        if checksum(decoded) != expected:
+            raise ChecksumError("a decoded network is not the one that was sent: it is not used")
+        return decoded
+
+    def bound(self, like: Network) -> int:
+        """The largest message of such a network, whatever its values."""
+        limits = self._limits(Layout.of(like))
+        return HEADER.size + sum(LENGTH.size + limit for limit in limits.values())
+
+    @property
+    def lossless(self) -> bool:
+        return isinstance(self.numbers, Exact)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        return hashlib.blake2b(repr(self).encode(), digest_size=8).digest()
+
+    def _difference(self, layout: Layout, arrays: Network, reference: Network, memory: Network) -> np.ndarray:
+        """The vector to code. Of a lossless codec it is the bits that differ, since float differences are rounded."""
+        flat = layout.flatten(arrays)
+        if self.lossless:
+            layout.combine(flat.view(np.uint32), reference, np.bitwise_xor)
+            return flat
+        layout.combine(flat, memory, np.add)
+        layout.combine(flat, reference, np.subtract)
+        if not np.isfinite(flat).all():
+            raise FCLSegError("a network with values that are not finite cannot be coded: lower the learning rate")
+        return flat
+
+    def _join(self, layout: Layout, parts: Parts, reference: Network, seed: int) -> Arrays:
+        """The decoded network, in the layout's order."""
+        flat = self.numbers.decode(parts, layout.numbers, seed)
+        if self.lossless:
+            layout.combine(flat.view(np.uint32), reference, np.bitwise_xor)
+        else:
+            with np.errstate(invalid="ignore", over="ignore"):  # of a damaged message; refused below
+                layout.combine(flat, reference, np.add)
+        found = layout.unflatten(flat) | Small(layout, self.halves).decode(parts[SMALL], reference)
+        decoded = {name: found[name] for name, *_ in layout.tensors}
+        if not all(np.isfinite(array).all() for array in decoded.values() if array.dtype.kind == "f"):
+            raise FCLSegError("an encoded message gives values that are not finite: it is not used")
+        return decoded
+
+    def _limits(self, layout: Layout) -> dict[str, int]:
+        return {SMALL: Small(layout, self.halves).size, **self.numbers.limits(layout.numbers)}
+
+    def _stored(self, part: bytes) -> tuple[bool, bytes]:
+        """Compressed where that is shorter, so that a part is never longer than its limit."""
+        shrunk = shrink(part) if self.compress else part
+        return (True, shrunk) if len(shrunk) < len(part) else (False, part)
+
+    def _parts(self, message: object, layout: Layout) -> tuple[Parts, bytes]:
+        """The message cut into its parts, each within its limit, and the checksum."""
+        limits = self._limits(layout)
+        start = HEADER.size + LENGTH.size * len(limits)
+        if not isinstance(message, np.ndarray) or message.dtype != np.uint8 or message.ndim != 1:
+            raise FCLSegError("an encoded message is not an array of bytes: it is not used")
+        if not start <= message.size <= start + sum(limits.values()):
+            raise FCLSegError(f"an encoded message cannot have {message.size} bytes: it is not used")
+        header = message[:start].tobytes()
+        form, fingerprint, expected = HEADER.unpack_from(header)
+        if (form, fingerprint) != (FORMAT, self.fingerprint):
+            raise FCLSegError("an encoded message was made by another codec or version: run one job at every site")
+        parts: Parts = {}
+        for index, (name, limit) in enumerate(limits.items()):
+            compressed, length = LENGTH.unpack_from(header, HEADER.size + LENGTH.size * index)
+            if length > limit or start + length > message.size:
+                raise FCLSegError(f"an encoded message claims {length} bytes of {name}: it is damaged and not used")
+            part = message[start : start + length]
+            parts[name] = expand(part.data, limit) if compressed else part.tobytes()
+            start += length
+        if start != message.size:
+            raise FCLSegError(f"an encoded message has {message.size - start} bytes too many: it is not used")
+        return parts, expected
+
+
+def checksum(arrays: Network) -> bytes:
+    """Of names, shapes, kinds and every bit of a network."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.digest()
+
+
+def claimed_checksum(message: np.ndarray) -> bytes:
+    """Of the network that a message says it gives."""
+    return HEADER.unpack(message[: HEADER.size].tobytes())[2] if message.size >= HEADER.size else b""
+
+
+def _check(layout: Layout, reference: Network) -> None:
+    if reference and Layout.of({name: reference[name] for name, *_ in layout.tensors if name in reference}) != layout:
+        raise FCLSegError("the reference has other tensors than the network to be coded: run one preset at both ends")
+
+
+def _plus(array: np.ndarray, lost: np.ndarray | None) -> np.ndarray:
+    return array if lost is None else array + lost

@@ -1,0 +1,45 @@
+"""All bits, and half of them: coders that need no scale."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fclseg.federation.codecs.numbers import Numbers, Parts, read
+
+LARGEST = np.float32(np.finfo(np.float16).max)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Every bit of a number. Bytes of one significance lie together, since sign and exponent repeat and can shrink.
+
+    The codec hands over the bits that differ from the reference, so numbers that hardly moved begin with zeros.
+    """
+
+    def limits(self, numbers: Numbers) -> dict[str, int]:
+        return {"bits": 4 * numbers.count}
+
+    def encode(self, values: np.ndarray, numbers: Numbers, seed: int) -> Parts:
+        return {"bits": values.view(np.uint8).reshape(-1, 4).T.tobytes()}
+
+    def decode(self, parts: Parts, numbers: Numbers, seed: int) -> np.ndarray:
+        planes = read(parts, "bits", np.uint8, 4 * numbers.count).reshape(4, -1)
+        return np.ascontiguousarray(planes.T).reshape(-1).view(np.float32)
+
+
+@dataclass(frozen=True)
+class Float16:
+    """Half precision; what is larger than its largest number becomes that number."""
+
+    def limits(self, numbers: Numbers) -> dict[str, int]:
+        return {"halves": 2 * numbers.count}
+
+    def encode(self, values: np.ndarray, numbers: Numbers, seed: int) -> Parts:
+        return {"halves": to_float16(values).tobytes()}
+
+    def decode(self, parts: Parts, numbers: Numbers, seed: int) -> np.ndarray:
+        return read(parts, "halves", np.float16, numbers.count).astype(np.float32)
+
+
+def to_float16(values: np.ndarray) -> np.ndarray:
+    return np.clip(values, -LARGEST, LARGEST).astype(np.float16)

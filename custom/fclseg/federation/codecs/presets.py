@@ -1,0 +1,43 @@
+"""The codecs that a job can choose by name."""
+
+from dataclasses import dataclass
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.codecs.codec import Codec
+from fclseg.federation.codecs.exact import Exact
+from fclseg.federation.codecs.steps import Steps
+from fclseg.federation.codecs.uniform import Uniform
+from fclseg.federation.exchange import NEVER, OTHERS, Flow
+
+
+@dataclass(frozen=True)
+class RunCodec:
+    """One codec for each use. Where rounding errors are fed back, coarse rounding is enough; a target network that only
+    goes up is measured as it is, and a coarse one would seem nearer to the online network than it is."""
+
+    networks: Codec  # come down and go up again
+    targets: Codec  # only go up
+    features: Codec  # are passed on to the other sites
+
+    def of(self, flow: Flow) -> Codec:
+        if flow.combine == OTHERS:
+            return self.features
+        return self.targets if flow.down == NEVER else self.networks
+
+
+PLAIN = "plain"
+"""Numbers as they are: no codec at all."""
+LOSSLESS = Codec(Exact())
+
+CODECS = {
+    "lossless": RunCodec(LOSSLESS, LOSSLESS, LOSSLESS),
+    "8bit": RunCodec(Codec(Uniform(8)), Codec(Uniform(8)), Codec(Uniform(8))),
+    "tiny": RunCodec(Codec(Steps(1.4), halves=True), Codec(Uniform(4), halves=True), Codec(Uniform(2))),
+}
+
+
+def get_codec(name: str) -> RunCodec | None:
+    """The codec of this name; None for ``PLAIN``."""
+    if name != PLAIN and name not in CODECS:
+        raise FCLSegError(f"there is no codec '{name}': choose one of {', '.join((PLAIN, *CODECS))}")
+    return CODECS.get(name)

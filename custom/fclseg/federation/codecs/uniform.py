@@ -1,0 +1,63 @@
+"""Equally spaced levels of 8, 4 or 2 bits, with one scale for each channel or block."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fclseg.errors import FCLSegError
+from fclseg.federation.codecs.numbers import Numbers, Parts, pack, packed_size, read, read_scales, unpack
+
+LOADING = {2: 1.224, 4: np.inf, 8: np.inf}
+"""The outermost level in multiples of the root mean square, where that is less than the largest value. With three
+levels the largest value is no guide: 1.224 is the least squares choice for a normal distribution."""
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """x ~ scale q with whole q in [-Q, Q], Q = 2^(bits-1) - 1. ``block`` numbers share a scale; 0 means a channel."""
+
+    bits: int = 8
+    block: int = 0
+
+    def __post_init__(self) -> None:
+        if self.bits not in LOADING or self.block < 0:
+            raise FCLSegError(f"{self.bits} bits in blocks of {self.block} are no uniform code: give 2, 4 or 8 bits")
+
+    def limits(self, numbers: Numbers) -> dict[str, int]:
+        return {"scales": 4 * self._lengths(numbers).size, "codes": packed_size(numbers.count, self.bits)}
+
+    def encode(self, values: np.ndarray, numbers: Numbers, seed: int) -> Parts:
+        lengths, levels = self._lengths(numbers), 2 ** (self.bits - 1) - 1
+        if not values.size:
+            return {"scales": b"", "codes": b""}
+        starts = np.cumsum(lengths) - lengths
+        outer = np.maximum.reduceat(np.abs(values), starts)
+        if np.isfinite(LOADING[self.bits]):
+            squares = np.add.reduceat(np.square(values), starts)
+            outer = np.minimum(outer, LOADING[self.bits] * np.sqrt(squares / lengths))
+        scales = (outer / levels).astype(np.float32)
+        divisors = np.repeat(np.where(scales > 0, scales, 1), lengths)
+        np.rint(np.divide(values, divisors, out=divisors), out=divisors)
+        np.clip(divisors, -levels, levels, out=divisors)
+        divisors += levels
+        return {"scales": scales.tobytes(), "codes": pack(divisors.astype(np.uint8), self.bits)}
+
+    def decode(self, parts: Parts, numbers: Numbers, seed: int) -> np.ndarray:
+        lengths, levels = self._lengths(numbers), 2 ** (self.bits - 1) - 1
+        scales = read_scales(parts, "scales", lengths.size)
+        data = read(parts, "codes", np.uint8, packed_size(numbers.count, self.bits))
+        codes = unpack(data, self.bits, numbers.count)
+        if codes.size and codes.max() > 2 * levels:
+            raise FCLSegError("an encoded message has codes outside its levels: it is damaged and not used")
+        values = codes.astype(np.float32)
+        values -= levels
+        values *= np.repeat(scales, lengths)
+        return values
+
+    def _lengths(self, numbers: Numbers) -> np.ndarray:
+        if self.block:
+            full, rest = divmod(numbers.count, self.block)
+            return np.array([self.block] * full + [rest] * (rest > 0), np.int64)
+        if int(numbers.channels.sum()) != numbers.count:
+            raise FCLSegError("single numbers have no channels to share a scale: give the code a block length")
+        return numbers.channels

@@ -1,0 +1,109 @@
+"""The server's end of a run's codec: what leaves as bytes and what arrives as bytes."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fclseg.errors import FCLSegError, PublicError
+from fclseg.federation.codecs.presets import RunCodec
+from fclseg.federation.downlink import Downlink, message_seed, reference
+from fclseg.federation.exchange import ALWAYS, MEAN, Row
+from fclseg.federation.states import Arrays
+from fclseg.flare.messages import NEEDS_WHOLE, Message
+from fclseg.flare.model import GlobalModel
+
+FEATURES = "features"
+"""The one entry of a component that is passed on as bytes."""
+
+
+def start_downlink(
+    row: Row, codec: RunCodec | None, means: Mapping[str, Arrays], seed: int, known: bool
+) -> Downlink | None:
+    """The networks that come down each round, as they are before the first; ``known``: sites derive them themselves."""
+    down = [flow.component for flow in row.flows if flow.down == ALWAYS and flow.combine == MEAN]
+    held = {name: dict(means[name]) for name in down if name in means}
+    return Downlink(codec.networks, seed, held, known=known) if codec else None
+
+
+class Coding:
+    """What the round loop asks for. This one is of a run without a codec: everything stays as it is."""
+
+    def __init__(self, model: GlobalModel):
+        self.model = model
+
+    def networks(self, number: int) -> dict[str, Arrays]:
+        """The averaged components that come down in this round, as the sites will hold them."""
+        return self.model.downloads()
+
+    def outgoing(self, site: str, message: Message) -> Message:
+        """The message to a site, with the bytes that a filter sends instead of networks."""
+        return message
+
+    def incoming(self, site: str, message: Message) -> None:
+        """Decode what a site sent, in place."""
+
+    def failed(self, failures: Mapping[str, str]) -> None:
+        """Note the sites that could not decode what they were sent."""
+
+    def carry_over(self, previous: Mapping[str, Arrays]) -> None:
+        """After aggregation: what rounding lost of the networks before stays in those that follow."""
+
+
+class Coded(Coding):
+    """Of a run with a codec."""
+
+    def __init__(self, model: GlobalModel, downlink: Downlink, codec: RunCodec, like: Mapping[str, Arrays], seed: int):
+        super().__init__(model)
+        self.downlink, self.codec, self.like, self.seed = downlink, codec, like, seed
+        self._flows = {flow.component: flow for flow in model.row.flows}
+        self._features: dict[str, dict[str, np.ndarray]] = {}
+
+    def networks(self, number: int) -> dict[str, Arrays]:
+        networks = self.model.downloads()
+        networks |= self.downlink.advance(number, networks)
+        self._features = {
+            name: {site: self.codec.features.encode(state).message for site, state in states.items()}
+            for name, states in self.model.others.items()
+        }
+        return networks
+
+    def outgoing(self, site: str, message: Message) -> Message:
+        messages = self.downlink.messages(site)
+        message.encoded = {name: messages[name] for name in message.components if name in messages}
+        message.others = {
+            name: {other: {FEATURES: self._features[name][other]} for other in states}
+            for name, states in message.others.items()
+        }
+        return message
+
+    def incoming(self, site: str, message: Message) -> None:
+        """An answer also says that the site holds the round's networks."""
+        if plain := sorted(set(self._flows) & set(message.components)):
+            raise PublicError(f"{site}: component '{plain[0]}' came without the run's codec: run one job at every site")
+        if unknown := sorted({*message.encoded, *message.others} - set(self.like)):
+            raise PublicError(f"{site}: unknown component '{unknown[0]}': run the same version and job at every site")
+        try:
+            for name, messages in message.encoded.items():
+                message.components[name] = self._decode(site, message.round_number, name, messages)
+            for name, states in message.others.items():
+                message.others[name] = {
+                    other: self.codec.features.decode(parts.get(FEATURES), self.like[name])
+                    for other, parts in states.items()
+                }
+        except FCLSegError as error:
+            raise PublicError(f"{site}: {error}") from None
+        message.encoded = {}
+        self.downlink.acknowledge(site)
+
+    def failed(self, failures: Mapping[str, str]) -> None:
+        for site, reason in failures.items():
+            if NEEDS_WHOLE in reason:
+                self.downlink.forget(site)
+
+    def carry_over(self, previous: Mapping[str, Arrays]) -> None:
+        self.downlink.carry_over(previous, self.model.means)
+
+    def _decode(self, site: str, number: int, name: str, messages: Arrays) -> Arrays:
+        seed, base = message_seed(self.seed, site, number, name), reference(name, self.downlink.held, self.like[name])
+        codec = self.codec.of(self._flows[name])
+        return codec.decode(messages.get(f"{number:04d}"), self.like[name], base, seed=seed)

@@ -1,0 +1,115 @@
+"""A run's codec as filters: bytes leave instead of networks, and networks are made of them where they arrive.
+
+The server decodes in its round loop (``fclseg.flare.coding``), where it also knows what to decode against.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+
+from nvflare.apis.fl_context import FLContext
+
+from fclseg.errors import FCLSegError, PublicError
+from fclseg.federation.codecs.codec import Codec
+from fclseg.federation.codecs.presets import RunCodec
+from fclseg.federation.downlink import INITIAL, follow, message_seed, reference
+from fclseg.federation.states import Arrays, to_arrays, to_tensors
+from fclseg.flare.coding import FEATURES
+from fclseg.flare.filters.base import MessageFilter
+from fclseg.flare.messages import NEEDS_WHOLE, Message
+from fclseg.flare.place import Place
+from fclseg.flare.site import Site
+from fclseg.flare.tensors import State, StateError
+
+
+class SendEncoded(MessageFilter):
+    """Server, outgoing, after all others: a network that the round loop has encoded leaves as bytes alone."""
+
+    def change(self, message: Message, fl_ctx: FLContext) -> Message:
+        message.components = {name: part for name, part in message.components.items() if name not in message.encoded}
+        return message
+
+
+class DecodeDownload(MessageFilter):
+    """Site, incoming, before all others: bytes become the networks that the server decoded from them as well."""
+
+    def change(self, message: Message, fl_ctx: FLContext) -> Message:
+        site = Site.of(Place.of_site(fl_ctx), message)
+        codec = site.codec
+        if codec is None or not (message.encoded or message.others):
+            return message
+        initial = site.build_method()
+        if message.encoded:
+            start = {name: initial.send(name) for name in message.encoded}
+            with site.memory.held():
+                message.components |= self._networks(site, codec.networks, message, start)
+            message.encoded = {}
+        for name, states in message.others.items():
+            like = to_arrays(initial.send(name))
+            message.others[name] = {
+                other: codec.features.decode(parts.get(FEATURES), like) for other, parts in states.items()
+            }
+        return message
+
+    def _networks(self, site: Site, codec: Codec, message: Message, start: dict[str, State]) -> dict[str, Arrays]:
+        """Decoded against the newest networks of this site that lead to the server's. The learner keeps them: nothing
+        is written before the gate has let the run in."""
+        reasons = []
+        for number, held in chain(_kept(site, message.round_number), [(INITIAL, start)]):
+            try:
+                networks = {
+                    name: follow(codec, site.settings.seed, name, to_arrays(held[name]), number, messages)
+                    for name, messages in message.encoded.items()
+                }
+            except (FCLSegError, LookupError, ValueError) as error:
+                reasons.append(str(error))
+                continue
+            return networks
+        raise PublicError(
+            f"{site.place.name} cannot decode the networks of round {message.round_number} ({reasons[0]}): "
+            f"{NEEDS_WHOLE}"
+        )
+
+
+def _kept(site: Site, round_number: int) -> Iterator[tuple[int, dict[str, State]]]:
+    """The networks that came down before, up to the first file that is damaged."""
+    with suppress(StateError):
+        yield from site.memory.recall_globals(round_number)
+
+
+class EncodeUpload(MessageFilter):
+    """Site, outgoing, after all others: networks leave as bytes, with what earlier rounding lost."""
+
+    def change(self, message: Message, fl_ctx: FLContext) -> Message:
+        if not message.components and not message.others:
+            return message
+        site = Site.of(Place.of_site(fl_ctx), message)
+        codec = site.codec
+        if codec is None:
+            return message
+        with site.memory.held():
+            self._encode_networks(site, codec, message)
+        for name, states in message.others.items():
+            message.others[name] = {
+                owner: {FEATURES: codec.features.encode(arrays).message} for owner, arrays in states.items()
+            }
+        return message
+
+    def _encode_networks(self, site: Site, codec: RunCodec, message: Message) -> None:
+        number, kept = message.round_number, {}
+        came_down = {name: to_arrays(part) for name, part in site.memory.recall_global(number).items()}
+        lost = {name: to_arrays(part) for name, part in site.memory.recall_feedback(number).items()}
+        for flow in [flow for flow in site.settings.row.flows if flow.component in message.components]:
+            name = flow.component
+            arrays = message.components.pop(name)
+            base = reference(name, came_down, arrays)
+            if base is None:
+                raise PublicError(
+                    f"{site.place.name}: component '{name}' has no network of round {number} to be coded against"
+                )
+            seed = message_seed(site.settings.seed, site.place.name, number, name)
+            sent = codec.of(flow).encode(arrays, base, seed=seed, memory=lost.get(name))
+            message.encoded[name] = {f"{number:04d}": sent.message}
+            if name in came_down:  # of others the server wants the present state, not the sum of all changes
+                kept[name] = to_tensors(sent.memory)
+        site.memory.keep_feedback(number, kept)

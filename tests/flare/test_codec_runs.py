@@ -1,0 +1,227 @@
+"""Whole runs with codecs, everything real but the wire: sizes, absent sites, restarts, damage, lost memories."""
+
+import numpy as np
+import pytest
+import torch
+from inprocess import TINY, InProcess
+
+from fclseg.data.phantom import write_phantom
+from fclseg.federation.codecs.presets import CODECS
+from fclseg.federation.distance import distance
+from fclseg.federation.exchange import ROWS
+from fclseg.federation.payload import component_arrays, mean_traffic
+from fclseg.federation.states import to_arrays
+from fclseg.flare.filters.codec import DecodeDownload, EncodeUpload
+from fclseg.flare.place import Place
+from fclseg.flare.tensors import read_state
+
+SITES = ("site-1", "site-2", "site-3")
+CHANGES = {**TINY, "channels": [8, 16], "hidden": 64, "bank_size": 128}
+"""Large enough for tensors that are coded."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folders = {site: tmp_path_factory.mktemp(site) / "data" for site in SITES}
+    for number, folder in enumerate(folders.values()):
+        write_phantom(folder, patients=1 + number, frames=2, seed=number)
+    return folders
+
+
+@pytest.fixture
+def start(tmp_path, data, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("FCLSEG_DEVICE", "cpu")
+
+    def begin(job, codec=None, name="", **settings):
+        folder = tmp_path / f"{job}-{codec}{name}"
+        return InProcess(folder, data, job, changes=CHANGES, codec=codec, **settings)
+
+    return begin
+
+
+def final(run):
+    """All tensors of the last checkpoint."""
+    states, info = read_state(sorted((run.run / "checkpoints").glob("*"))[-1])
+    return {f"{part}/{name}": tensor for part, state in states.items() for name, tensor in state.items()}, info
+
+
+def kept(run, site, number):
+    states, _ = read_state(run.memory(site) / f"global-{number:04d}.safetensors")
+    return {name: to_arrays(state) for name, state in states.items()}
+
+
+def identical(a, b):
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def statuses(record):
+    return {site: report["status"] for site, report in record["sites"].items()}
+
+
+@pytest.mark.parametrize("job", ["fclopt_dp", "fclopt_ptnu", "fclopt", "fcl", "fedca"])
+def test_lossless_runs_are_plain_runs(start, job):
+    """The same networks to the bit, in fewer bytes."""
+    plain, lossless = start(job, rounds=3), start(job, "lossless", rounds=3)
+    expected, found = plain.complete(), lossless.complete()
+    ours, theirs = final(lossless)[0], final(plain)[0]
+    assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items())
+    for before, after in zip(expected, found, strict=True):
+        assert after["loss"] == before["loss"] and after["d"] == before["d"]
+        assert after.get("d_predicted") == before.get("d_predicted")
+        for site in SITES:
+            for way in ("up", "down"):
+                sizes, plain_sizes = (record["bytes"][site][way]["payload"] for record in (after, before))
+                assert sizes.keys() == plain_sizes.keys()
+                assert sum(sizes.values()) <= sum(plain_sizes.values()) + 100 * len(sizes)
+
+
+@pytest.mark.parametrize(("job", "codec"), [("fclopt_dp_tiny", None), ("fclopt_dp", "8bit"), ("fcl", "tiny")])
+def test_what_crosses_is_within_the_plan(start, job, codec):
+    run = start(job, codec, rounds=3)
+    records, row, preset = run.complete(), ROWS[job], run.loop.preset
+    for record in records:
+        plan = mean_traffic(
+            row,
+            component_arrays(row, preset),
+            sites=3,
+            rounds=[record["round"]],
+            calibration_rounds=preset.pretraining.calibration_rounds,
+            codec=CODECS[codec or "tiny"],
+        )
+        if record["round"] == 0:
+            plan.down.pop("bank", None)
+        assert set(statuses(record).values()) == {"ok"}
+        for counts in record["bytes"].values():
+            for way, bound in (("up", plan.up), ("down", plan.down)):
+                sizes = counts[way]["payload"]
+                assert sizes.keys() == bound.keys()
+                assert all(0 < sizes[name] <= bound[name] for name in sizes), (sizes, bound)
+
+
+def test_both_ends_hold_the_same_networks_and_distances_are_between_those(start):
+    run = start("fclopt_dp_tiny", rounds=3)
+    records = run.complete()
+    for site in SITES:
+        for name, arrays in run.loop.model.downlink.held.items():
+            assert identical(kept(run, site, 2)[name], arrays)
+    online = kept(run, "site-1", 1)["online"]
+    states, _ = read_state(run.run / "checkpoints" / "round-0001.safetensors")
+    target = to_arrays(states["mean:target"])  # as round 0 left it: round 1 uploads none
+    assert records[1]["d"] == distance(online, target) > 0
+    own = {k.removeprefix("target."): v for k, v in run.state("site-2", 0).items() if k.startswith("target.")}
+    assert records[1]["distances"]["site-2"] == distance(online, to_arrays(own))
+
+
+def test_what_rounding_lost_is_remembered_and_sent(start):
+    run = start("fedbyol", "tiny", rounds=2)
+    run.complete()
+    lost = [read_state(run.memory("site-1") / f"feedback-{number:04d}.safetensors")[0] for number in (0, 1)]
+    trained = {k.removeprefix("online."): v for k, v in run.state("site-1", 1).items() if k.startswith("online.")}
+    online = kept(run, "site-1", 1)["online"]
+    name = max(online, key=lambda key: online[key].size)
+    wanted = trained[name].numpy() + lost[0]["online"][name].numpy()
+    sent = wanted - lost[1]["online"][name].numpy()  # what the server decoded
+    share = np.abs(sent - wanted).sum() / np.abs(wanted - online[name]).sum()
+    assert 0 < share < 0.7
+    assert len(np.unique((sent - online[name]).round(7))) <= 15  # seven levels, their opposites and zero
+
+
+def test_absent_sites_get_what_they_missed(start):
+    run = start("fclopt_dp_tiny", rounds=4)
+    run.absent = {"site-3": {1, 2}}
+    records = run.complete()
+    sent = run.loop.model.downlink.sent
+    assert statuses(records[3]) == dict.fromkeys(SITES, "ok")
+    for name in ("online", "predictor"):
+        missed = sum(sent[number][name].size for number in (1, 2, 3))
+        assert records[3]["bytes"]["site-3"]["down"]["payload"][name] == missed
+        assert records[3]["bytes"]["site-1"]["down"]["payload"][name] == sent[3][name].size
+    assert identical(kept(run, "site-3", 3)["online"], kept(run, "site-1", 3)["online"])
+
+
+@pytest.mark.parametrize("job", ["fclopt_dp_tiny", "fcl"])
+def test_killed_and_continued_gives_the_same_bits(start, job):
+    """The server dies when the sites have answered the first task of a round, and everybody starts again."""
+    codec = None if job == "fclopt_dp_tiny" else "tiny"
+    whole, broken = start(job, codec, rounds=4), start(job, codec, "-killed", rounds=4)
+    for run in (whole, broken):
+        run.absent = {"site-2": {1}}
+    whole.complete()
+    broken.dies_in = 2
+    with pytest.raises(KeyboardInterrupt):
+        broken.complete()
+    broken.dies_in = None
+    broken.start()
+    broken.loop._round(2, broken.ask)  # every site finishes the round, and the server dies before it is noted
+    broken.start()
+    broken.complete()
+    (ours, our_info), (theirs, their_info) = final(broken), final(whole)
+    assert our_info == their_info
+    assert all(torch.equal(ours[name], theirs[name]) for name in {*ours, *theirs})
+    for site in SITES:
+        for path in sorted(whole.memory(site).glob("*.safetensors")):
+            left, right = read_state(path)[0], read_state(broken.memory(site) / path.name)[0]
+            assert all(torch.equal(left[part][key], right[part][key]) for part in left for key in left[part])
+
+
+def test_a_lost_memory_costs_one_round_and_a_whole_network(start):
+    run = start("fclopt_dp_tiny", rounds=5)
+    ask = run.ask
+
+    def lose(task, messages, timeout, accept):
+        if task == "distance" and next(iter(messages.values())).round_number == 2:
+            for path in run.memory("site-2").glob("global-*"):
+                path.unlink()
+        return ask(task, messages, timeout, accept)
+
+    run.ask = lose
+    records = run.complete()
+    assert [statuses(record)["site-2"] == "ok" for record in records] == [True, True, False, True, True]
+    reason = statuses(records[2])["site-2"]
+    assert reason.startswith("site-2 cannot decode the networks of round 2") and "whole networks" in reason
+    down = [record["bytes"]["site-2"]["down"]["payload"]["online"] for record in records]
+    assert down[3] > 3 * down[1] and down[4] < 1.1 * down[1]
+    assert identical(kept(run, "site-2", 4)["online"], kept(run, "site-1", 4)["online"])
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "plain", "text"])
+def test_a_hostile_upload_costs_that_site_its_round(start, monkeypatch, damage):
+    run = start("fclopt_dp_tiny", rounds=2)
+    honest = EncodeUpload.change
+
+    def change(self, message, context):
+        if Place.of_site(context).name != "site-2" or "samples" not in message.meta:
+            return honest(self, message, context)
+        plain = dict(message.components)
+        message = honest(self, message, context)
+        if damage == "plain":
+            message.components, message.encoded = plain, {}
+        for parts in message.encoded.values():
+            for key, array in parts.items():
+                bad = array.copy()
+                bad[bad.size // 2] ^= 255
+                parts[key] = {"flip": bad, "cut": array[:-5], "text": np.array(["x"])}[damage]
+        return message
+
+    monkeypatch.setattr(EncodeUpload, "change", change)
+    for record in run.complete():
+        found = statuses(record)
+        assert found["site-1"] == found["site-3"] == "ok" and found["site-2"].startswith("site-2: ")
+
+
+def test_a_damaged_download_is_refused_and_sent_whole(start, monkeypatch):
+    run = start("fedbyol", "tiny", rounds=3)
+    honest = DecodeDownload.change
+
+    def change(self, message, context):
+        if Place.of_site(context).name == "site-1" and message.round_number == 1:
+            message.encoded["online"] = {key: array[::-1].copy() for key, array in message.encoded["online"].items()}
+        return honest(self, message, context)
+
+    monkeypatch.setattr(DecodeDownload, "change", change)
+    records = run.complete()
+    assert "whole networks are sent next time" in statuses(records[1])["site-1"]
+    assert statuses(records[2]) == dict.fromkeys(SITES, "ok")
+    down = [record["bytes"]["site-1"]["down"]["payload"]["online"] for record in records]
+    assert down[2] > 3 * down[0]
