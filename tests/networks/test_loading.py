@@ -6,7 +6,14 @@ from safetensors.torch import load_file, save_file
 
 from fclseg.errors import FCLSegError
 from fclseg.networks.heads import EncoderNetwork
-from fclseg.networks.loading import load_encoder, read_tensors, save_encoder, write_tensors
+from fclseg.networks.loading import (
+    load_encoder,
+    load_network,
+    read_tensors,
+    save_encoder,
+    save_network,
+    write_tensors,
+)
 from fclseg.networks.unet import UNet
 from fclseg.presets import get_preset
 
@@ -96,3 +103,38 @@ def test_equal_tensors_and_metadata_give_equal_files(tmp_path):
     assert len({(tmp_path / name).read_bytes() for name in ("a", "b", "c")}) == 1
     tensors, found = read_tensors(tmp_path / "a")
     assert found == metadata and torch.equal(tensors["w"], torch.arange(5.0)) and tensors["n"] == 3
+
+
+@pytest.fixture
+def network_file(tmp_path):
+    network = UNet(CHANNELS, 4)
+    save_network(tmp_path / "network.safetensors", network, {"preset": "tiny"})
+    return tmp_path / "network.safetensors", network
+
+
+def test_a_whole_network_arrives_whole(network_file):
+    path, saved = network_file
+    network = UNet(CHANNELS, 4)
+    report = load_network(network, path)
+    assert len(report.matched) == len(saved.state_dict()) and not report.missing and not report.unexpected
+    assert all(torch.equal(network.state_dict()[name], tensor) for name, tensor in saved.state_dict().items())
+
+
+def test_a_head_for_something_else_is_left_out_and_said(network_file):
+    path, saved = network_file
+    network = UNet(CHANNELS, 3)
+    head = network.decoder.head.weight.clone()
+    report = load_network(network, path)
+    assert report.missing == ("decoder.head.weight", "decoder.head.bias") and not report.unexpected
+    assert torch.equal(network.decoder.head.weight, head)
+    assert torch.equal(network.decoder.up[0].convs.conv_0.conv.weight, saved.decoder.up[0].convs.conv_0.conv.weight)
+
+
+def test_a_network_of_other_widths_and_an_encoder_are_refused(network_file, encoder_file):
+    network = UNet((4, 8, 12, 24), 4)
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    with pytest.raises(FCLSegError, match=r"4-8-12-16, preset tiny.*does not fit.*4-8-12-24.*choose its preset"):
+        load_network(network, network_file[0])
+    assert all(torch.equal(network.state_dict()[name], tensor) for name, tensor in before.items())
+    with pytest.raises(FCLSegError, match="pass it as an encoder"):
+        load_network(UNet(CHANNELS, 4), encoder_file[0])

@@ -77,6 +77,18 @@ def augment_labelled(
         return _random_intensity(_resample(images, grid, "bilinear"), ranges, generator), moved
 
 
+@torch.no_grad()
+def augment_maps(
+    images: torch.Tensor, maps: torch.Tensor, generator: torch.Generator, ranges: Ranges = RANGES
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As ``augment_labelled``, for maps [B, K, H, W] of real numbers: interpolated, and 0 outside the image."""
+    size = images.shape[2:]
+    with _full_precision(images):
+        grid = _grid(_random_affine(images, size, ranges, generator), images, size)
+        moved = _resample(maps.to(images.dtype), grid, "bilinear")
+        return _random_intensity(_resample(images, grid, "bilinear"), ranges, generator), moved
+
+
 def _full_precision(images: torch.Tensor) -> AbstractContextManager:
     """Turn mixed precision off, on devices that support it."""
     device = images.device.type

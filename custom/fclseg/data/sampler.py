@@ -16,6 +16,7 @@ class Batch:
     partitions: torch.Tensor  # [B], int64: s, the ordered partition of the volume the slice lies in
     partners: torch.Tensor | None = None  # [B, 1, H, W]: a slice of the same partition s of another volume j
     labels: torch.Tensor | None = None  # [B, H, W], int64
+    rows: np.ndarray | None = None  # [B]: where the slices are in their store
 
     @property
     def partner_images(self) -> torch.Tensor:
@@ -80,6 +81,10 @@ class SliceSampler:
         for step in range(self.steps_per_epoch):
             yield self._batch(order[step * self.batch_size : (step + 1) * self.batch_size], generator)
 
+    def draw(self, generator: torch.Generator) -> Batch:
+        """One batch of slices drawn with replacement, outside any epoch."""
+        return self._batch(torch.randint(len(self.indices), (self.batch_size,), generator=generator).numpy(), generator)
+
     def _batch(self, positions: np.ndarray, generator: torch.Generator) -> Batch:
         rows = self.indices[positions]
         labels = (
@@ -89,7 +94,7 @@ class SliceSampler:
         if self._partners is not None:
             partners = self._images(self._partners.draw(positions, generator))
         partitions = torch.from_numpy(self.store.partition[rows].astype(np.int64)).to(self.device)
-        return Batch(self._images(rows), partitions, partners, labels)
+        return Batch(self._images(rows), partitions, partners, labels, rows)
 
     def _images(self, rows: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(self.store.images[rows].astype(np.float32))[:, None].to(self.device)

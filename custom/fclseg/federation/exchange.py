@@ -59,6 +59,7 @@ class Row:
 _BYOL = (Flow("online"), Flow("predictor"))
 _MOCO = (Flow("online"), Flow("target"))
 _DP = (*_BYOL, Flow("target", up=CALIBRATION, down=NEVER), Flow(DISTANCE))
+_TEACHER = (Flow("online"), Flow("target"))
 _BANK = Flow("bank", combine=OTHERS, paper_counts_up=False)
 
 ROWS = {
@@ -76,6 +77,7 @@ ROWS = {
         Row("fclopt_dp_tiny", "FCLOpt-PTNU-DP, tiny", "byol:BYOL", _DP, codec="tiny"),
         Row("fedmoco", "FedMoCo", "moco:MoCo", _MOCO),
         Row("fcl", "FCL", "fcl:FCL", (*_MOCO, _BANK)),
+        Row("fcl_own", "FCL, own bank", "fcl:FCL", _MOCO, {"fe": False}),
         Row("fcl_no_fe", "Without FE", "fcl:FCL", _MOCO, {"fe": False, "ns": False, "gsm": False}),
         Row("fcl_fe", "FE", "fcl:FCL", (*_MOCO, _BANK), {"ns": False, "gsm": False}),
         Row("fcl_fe_ns", "FE+NS", "fcl:FCL", (*_MOCO, _BANK), {"gsm": False}),
@@ -86,6 +88,15 @@ ROWS = {
         Row("fedca", "FedCA", "fedca:FedCA", (Flow("online"), Flow("dictionary", combine=OTHERS))),
         Row("fedgl", "FedGL", "fedgl:GlobalLocal", (Flow("online"), Flow("decoder"))),
         Row("local_cl", "Local CL", "fedgl:GlobalLocal", ()),
+        Row("phantom", "Phantom", "phantom:Phantom", (Flow("online"),)),
+        Row("motion", "Motion", "motion:Motion", (Flow("online"),)),
+        Row("mean_teacher", "Mean teacher", "mean_teacher:MeanTeacher", _TEACHER),
+        Row(
+            "mean_teacher_dp",
+            "Mean teacher-PTNU-DP",
+            "mean_teacher:MeanTeacher",
+            (Flow("online"), Flow("target", up=CALIBRATION, down=NEVER), Flow(DISTANCE)),
+        ),
         Row("finetune_federated", "Federated fine-tuning", "supervised:Supervised", (Flow("online"),)),
     )
 }

@@ -2,19 +2,27 @@
 
 import torch
 
+from fclseg.errors import FCLSegError
 from fclseg.networks.freezable import FreezableUNet
-from fclseg.networks.loading import load_encoder
+from fclseg.networks.loading import load_encoder, load_network
 from fclseg.networks.unet import UNet
 
 
-def with_encoder(network: FreezableUNet, pretrained_encoder: str | None, device: torch.device) -> FreezableUNet:
-    """The network on its device, with the pre-trained encoder when there is one.
+def pretrained(
+    network: FreezableUNet, encoder_file: str | None, network_file: str | None, device: torch.device
+) -> FreezableUNet:
+    """The network on its device, with the pre-trained encoder or the whole pre-trained network when there is one.
 
     Channels-last memory makes a training step on the CPU about a third cheaper and changes nothing else.
     """
-    if pretrained_encoder:
-        report = load_encoder(network, pretrained_encoder)
-        print(f"encoder {pretrained_encoder}: {report}")
+    if encoder_file and network_file:
+        raise FCLSegError(
+            "give pretrained_encoder or pretrained_network, not both: a network has an encoder of its own"
+        )
+    if encoder_file:
+        print(f"encoder {encoder_file}: {load_encoder(network, encoder_file)}")
+    if network_file:
+        print(f"network {network_file}: {load_network(network, network_file)}")
     return network.to(device, memory_format=torch.channels_last)
 
 

@@ -29,6 +29,7 @@ class FinetuneSpec:
     anatomy: Anatomy = ANATOMIES[DEFAULT]
     preset: str = "small"
     pretrained_encoder: str | Path | None = None  # None: random initial weights
+    pretrained_network: str | Path | None = None  # encoder and decoder
     freeze_encoder: bool = False  # True: the probe of the encoder's features
     seed: int = 0
     hd95: bool = False
@@ -103,6 +104,7 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
             "output_dir": None if output_dir is None else Path(output_dir),
             "preset": spec.preset,
             "pretrained_encoder": None if spec.pretrained_encoder is None else Path(spec.pretrained_encoder),
+            "pretrained_network": None if spec.pretrained_network is None else Path(spec.pretrained_network),
             "train_patients": _names(spec.train_patients),
             "validation_patients": _names(spec.validation_patients),
             "freeze_encoder": spec.freeze_encoder,

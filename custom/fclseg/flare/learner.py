@@ -38,7 +38,7 @@ class SiteLearner(Learner):
         site, message = self.open(data, fl_ctx)
         round_number, memory = message.round_number, site.memory
         with memory.held():
-            own = to_arrays(site.component("target", round_number))
+            own = site.target(round_number, message.components["online"])
             check_state(message.components["online"], own, "the server", "online")
             memory.keep_global(round_number, {name: to_tensors(part) for name, part in message.components.items()})
         answer = distance(message.components["online"], own)
@@ -56,7 +56,7 @@ class SiteLearner(Learner):
             optimizer = self._prepare(state)
             before = diagnostics.before(site, message)
             site.keep_received(message)
-            self._receive(message, late=state is None and round_number > 0)
+            self._receive(message, new=state is None)
             result = self._train(optimizer, round_number)
             answer = self._outgoing({"round": round_number, "run": message.meta["run"], **vars(result)})
             self._check(answer, site.place.name)  # before it is remembered: a round that went wrong leaves no trace
@@ -93,18 +93,18 @@ class SiteLearner(Learner):
         load_optimizer_state(optimizer, state.optimizer if state else {})
         return optimizer
 
-    def _receive(self, message: Message, late: bool) -> None:
+    def _receive(self, message: Message, new: bool) -> None:
         """Everything that came down: with this task, with the distance task of this round, or predicted by a filter.
 
-        A site that joins ``late`` takes the global network for its own before that, also as its target: a network that
-        has been trained would learn nothing from an initial target, and none may come down.
+        A ``new`` site takes the global network for its own before that, also as its target: a network that has been
+        trained would learn nothing from an initial target, and none may come down.
         """
         method = self._site.method
         for name, state in self._site.memory.recall_global(message.round_number).items():
             message.components.setdefault(name, to_arrays(state))
         self._check(message, "the server")
         received = {name: to_tensors(arrays) for name, arrays in message.components.items()}
-        if late and "online" in received:
+        if new and "online" in received:
             own = ("online", "target") if method.has_target else ("online",)
             method.receive(dict.fromkeys(own, received["online"]))
         method.receive(received)

@@ -17,11 +17,12 @@ from fclseg.flare.settings import PATIENCE, RunSettings, with_present_names
 from fclseg.flare.tensors import KEPT_CHECKPOINTS, read_state, write_state
 from fclseg.locks import held
 from fclseg.methods.base import Method
-from fclseg.networks.loading import save_encoder
+from fclseg.networks.loading import save_encoder, save_network
 from fclseg.networks.model_file import MODEL, TrainedModel, write_model
 
 CONFIG = "config.json"
 ENCODER = "encoder.safetensors"
+NETWORK = "network.safetensors"
 SIMULATOR_LOG = "simulator.log"
 """NVFlare's own messages, where ``fclseg pretrain`` started it."""
 GLOBAL = ""
@@ -113,8 +114,13 @@ class RunFolder:
 
     @property
     def model(self) -> Path | None:
-        """The segmentation network of a complete run that trained on labels."""
+        """The segmentation network of a complete run that trained one."""
         return self.path / self._result["model"] if "model" in self._result else None
+
+    @property
+    def network(self) -> Path | None:
+        """The whole network of a complete run that trained one, whatever it predicts."""
+        return self.path / self._result["network"] if "network" in self._result else None
 
     @property
     def _result(self) -> dict[str, Any]:
@@ -137,15 +143,18 @@ class RunFolder:
             old.unlink()
 
     def finish(self, encoder: Method | None, settings: RunSettings) -> None:
-        """Write what the bundles take, and then that the run is complete: the global encoder, if there is one, and of a
-        job that trains on labels the whole network."""
+        """Write what the bundles take, and then that the run is complete: the global encoder, if there is one, and the
+        whole network of a job that trains one."""
         result: dict[str, Any] = {}
         if encoder is not None:
             export_encoder(self.path / ENCODER, encoder, settings, settings.rounds - 1)
             result["encoders"] = {GLOBAL: ENCODER}
-            if encoder.wants_labels:
+            if encoder.segments:
                 export_model(self.path / MODEL, encoder, settings)
-                result["model"] = MODEL
+                result["model"] = result["network"] = MODEL
+            elif encoder.whole_network:
+                save_network(self.path / NETWORK, encoder.online, _origin(settings, settings.rounds - 1))
+                result["network"] = NETWORK
         else:
             trained = {site for line in self.rounds() for site, report in line["sites"].items() if "loss" in report}
             result["encoders"] = {site: f"sites/{site}/{ENCODER}" for site in sorted(trained)}
@@ -158,7 +167,7 @@ class RunFolder:
     def publish(self, folder: Path) -> None:
         """Copy the results to where ``nvflare job download`` finds them."""
         private_folder(folder)
-        for name in (CONFIG, "rounds.jsonl", "result.json", ENCODER, MODEL):
+        for name in (CONFIG, "rounds.jsonl", "result.json", ENCODER, NETWORK, MODEL):
             if (self.path / name).exists():
                 shutil.copy2(self.path / name, folder / name)
 
@@ -168,12 +177,15 @@ class RunFolder:
 
 def export_encoder(path: Path, method: Method, settings: RunSettings, round_number: int) -> None:
     """The encoder of the online network, in the form that the bundles load."""
-    metadata = {"preset": settings.preset, "run": settings.run, "job": settings.job, "round": round_number}
-    save_encoder(path, method.online.encoder, metadata)
+    save_encoder(path, method.online.encoder, _origin(settings, round_number))
+
+
+def _origin(settings: RunSettings, round_number: int) -> dict[str, object]:
+    return {"preset": settings.preset, "run": settings.run, "job": settings.job, "round": round_number}
 
 
 def export_model(path: Path, method: Method, settings: RunSettings) -> None:
-    """The whole online network of a labelled job, in the form that the bundles' inference loads."""
+    """The whole online network of a job that trains one to segment, in the form that the bundles' inference loads."""
     images, anatomy = settings.build_preset().images, get_anatomy(settings.anatomy)
     write_model(path, TrainedModel(method.online, anatomy, images.size, images.spacing(anatomy), settings.preset))
 

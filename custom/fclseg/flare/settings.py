@@ -53,8 +53,9 @@ class RunSettings:
     pretrain_timeout: int = 7200
     fold: int | None = None  # leave out this fold's validation patients; None: use all patients
     labels: int | None = None  # N labelled patients per site, for methods that train on labels
-    anatomy: str | dict[str, Any] = DEFAULT  # what a method that trains on labels segments: a name or a labels.json
+    anatomy: str | dict[str, Any] = DEFAULT  # what a segmentation network segments: a name or a labels.json
     encoder: str | None = None  # file of a pre-trained encoder on the server to start from
+    network: str | None = None  # the same for a whole network, encoder and decoder
     codec: str | None = None  # how networks and features are coded: a name of CODECS; None: as the job's row says
     diagnostics: bool = False  # measure what DP and PTNU predict; changes the traffic, not the training
     aggregation: str = MEAN_RULE  # how the sites' networks become one
@@ -99,7 +100,7 @@ class RunSettings:
 
     def _check_method(self) -> None:
         """Refuse what the job's method has no use for, instead of training something else than was asked for."""
-        wants = {"encoder": self.encoder is not None, "labels": self.labels is not None}
+        wants = {name: getattr(self, name) is not None for name in ("encoder", "network", "labels")}
         if not any((self.diagnostics, *wants.values())):
             return
         from fclseg.methods.registry import method_class
@@ -107,9 +108,13 @@ class RunSettings:
         method = method_class(self.row)
         if self.diagnostics and not method.has_target:
             raise FCLSegError(f"job '{self.job}' has no target network to measure: leave out 'diagnostics'")
-        for name, given in wants.items():
-            if given and not method.wants_labels:
-                raise FCLSegError(f"job '{self.job}' trains without labels and takes no '{name}': leave it out")
+        if wants["labels"] and not method.wants_labels:
+            raise FCLSegError(f"job '{self.job}' trains without labels and takes no 'labels': leave it out")
+        for name in ("encoder", "network"):
+            if wants[name] and not method.whole_network:
+                raise FCLSegError(f"job '{self.job}' trains no whole network and takes no '{name}': leave it out")
+        if wants["encoder"] and wants["network"]:
+            raise FCLSegError("a run starts from an encoder or from a whole network, not from both: leave one out")
 
     def _check_protection(self) -> None:
         for name, choices in (("aggregation", RULES), ("outliers", OUTLIERS)):

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.errors import DataError
 from fclseg.federation.exchange import ALWAYS
-from fclseg.federation.states import to_tensors
+from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.flare.memory import SiteMemory
 from fclseg.flare.messages import Message
 from fclseg.flare.place import Place
 from fclseg.flare.settings import RunSettings
-from fclseg.flare.tensors import State
 from fclseg.presets import full_name, get_preset
 
 if TYPE_CHECKING:
@@ -90,10 +89,16 @@ class Site:
 
         return build_method(self.settings.row, self.preset, self.settings.seed, self.anatomy)
 
-    def component(self, name: str, round_number: int) -> State:
-        """The site's own component as the round begins; the initial one at a site that has not trained yet."""
-        state = self.memory.load_before(round_number)
-        return state.component(name) if state else self.build_method().send(name)
+    def target(self, round_number: int, online: Arrays) -> Arrays:
+        """The site's own target as the round begins; the initial one at a site that has not trained yet.
+
+        In a run that starts from a file only the server has that, so there the initial target is the network that came
+        down.
+        """
+        if state := self.memory.load_before(round_number):
+            return to_arrays(state.component("target"))
+        starts_from_file = self.settings.encoder is not None or self.settings.network is not None
+        return online if starts_from_file else to_arrays(self.build_method().send("target"))
 
     @cached_property
     def method(self) -> Method:

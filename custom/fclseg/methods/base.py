@@ -31,6 +31,10 @@ class Method(nn.Module):
     """Whether each image of a batch needs a partner: a slice of the same partition from a different patient."""
     wants_labels = False
     """Whether the method trains on labelled slices only (supervised fine-tuning)."""
+    whole_network = False
+    """Whether ``online`` is a whole U-Net, so that its decoder is kept for fine-tuning too."""
+    segments = False
+    """Whether that U-Net segments the structures of an anatomy, which the method must then be told."""
     has_target = False
     """Whether there is a component ``target``, a moving average of ``online``."""
     learning_rates: ClassVar[Mapping[str, float]]

@@ -24,14 +24,14 @@ def build_method(
 ) -> Method:
     """The method of a row (or of the job of that name); the same seed gives the same weights at every site.
 
-    ``anatomy`` says what a method that trains on labels segments; ``encoder`` replaces the paper's encoder.
+    ``anatomy`` says what a segmentation network segments; ``encoder`` replaces the paper's encoder.
     """
     if isinstance(row, str):
         row = get_row(row)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "initial weights"))
         kind = method_class(row)
-        extras: dict[str, Any] = {"anatomy": anatomy} if kind.wants_labels else {}
+        extras: dict[str, Any] = {"anatomy": anatomy} if kind.segments else {}
         extras |= {} if encoder is None else {"encoder": encoder}
         method = kind(preset, **extras, **row.settings)
     return method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # 10 to 30 % faster on CPUs; state files do not see it

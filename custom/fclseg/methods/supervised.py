@@ -7,21 +7,20 @@ learning. Loss, augmentation and the treatment of the encoder are those of the b
 from collections.abc import Iterable
 
 import torch
-from monai.losses import DiceCELoss
 from torch import nn
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.data.augment import augment_labelled
 from fclseg.data.sampler import Batch, SliceSampler
-from fclseg.methods.base import Method
-from fclseg.networks.freezable import FreezableUNet, measure_statistics
+from fclseg.methods.segmenter import Segmenter
+from fclseg.networks.freezable import measure_statistics
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 from fclseg.randomness import generator as new_generator
 
 
-class Supervised(Method):
+class Supervised(Segmenter):
     """Trains on the site's labelled slices. Rounds within the first ``frozen_epochs`` keep the encoder frozen.
 
     The encoder's learning rate is ``encoder_lr_factor`` times the decoder's. The optimiser has a single rate, so the
@@ -29,14 +28,9 @@ class Supervised(Method):
     """
 
     wants_labels = True
-    online: FreezableUNet  # type: ignore[assignment]  # the whole network takes the place of encoder and projector
 
     def __init__(self, preset: Preset, anatomy: Anatomy, *, encoder: EncoderFactory = Encoder):
-        super().__init__(preset, encoder=encoder)
-        self.anatomy = anatomy
-        seed = torch.initial_seed()
-        self.online = FreezableUNet(preset.networks.channels, anatomy.classes, seed, encoder)
-        self.criterion = DiceCELoss(to_onehot_y=True, softmax=True)
+        super().__init__(preset, anatomy, encoder=encoder)
         self._before: list[torch.Tensor] | None = None
 
     @property
@@ -72,6 +66,3 @@ class Supervised(Method):
         for parameter, before in zip(self.online.encoder.parameters(), self._before, strict=True):
             parameter.copy_(torch.lerp(before, parameter, self.preset.finetuning.encoder_lr_factor))
         self._before = None
-
-    def features(self, images: torch.Tensor) -> torch.Tensor:
-        return self.online.encoder(images)[-1].mean(dim=(2, 3))

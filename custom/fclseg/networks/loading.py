@@ -1,8 +1,8 @@
-"""Encoder files: what pre-training hands to fine-tuning.
+"""Files of encoders and of whole networks: what pre-training hands to fine-tuning.
 
-A file holds the tensors of one encoder under ``encoder.*`` and a few strings (preset, widths, run, round) that say
-where it came from. A file that does not fit the network exactly is refused: silently loading half an encoder would
-look like a pre-training that does not help.
+A file holds the tensors of one encoder under ``encoder.*``, of a whole network those under ``decoder.*`` too, and a few
+strings (preset, widths, run, round) that say where it came from. A file that does not fit the network exactly is
+refused: silently loading half an encoder would look like a pre-training that does not help.
 """
 
 import json
@@ -20,6 +20,8 @@ from fclseg.files import whole_file
 from fclseg.networks.interface import widths
 
 PREFIX = "encoder."
+HEAD = "decoder.head."
+"""The last layer, the only one that depends on what a network predicts."""
 
 State = dict[str, torch.Tensor]
 """A module's tensors by name."""
@@ -91,6 +93,34 @@ def load_encoder(network: nn.Module, path: Path | str) -> LoadReport:
             f"({ours}): {report}, first '{wrong}'; choose the preset it was pre-trained with"
         )
     encoder.load_state_dict({name.removeprefix(PREFIX): tensor for name, tensor in tensors.items()})
+    return report
+
+
+def save_network(path: Path | str, network: nn.Module, metadata: Mapping[str, object]) -> None:
+    """Write a whole network as ``encoder.*`` and ``decoder.*``."""
+    write_tensors(path, network.state_dict(), {"channels": format_channels(network.encoder.channels), **metadata})
+
+
+def load_network(network: nn.Module, path: Path | str) -> LoadReport:
+    """Copy a whole network (also a segmentation model) into ``network``.
+
+    A head that predicts something else, for example motion, is left out and reported as missing; any other difference
+    is refused and changes nothing.
+    """
+    tensors, metadata = read_tensors(path)
+    wanted = network.state_dict()
+    report = compare(tensors, wanted)
+    wrong = [name for name in report.missing + report.unexpected if not name.startswith(HEAD)]
+    if wrong:
+        hint = (
+            "pass it as an encoder" if not any(name.startswith("decoder.") for name in tensors) else "choose its preset"
+        )
+        raise FCLSegError(
+            f"network file {path} ({metadata.get('channels', 'unknown widths')}, preset "
+            f"{metadata.get('preset', 'unknown')}) does not fit the network "
+            f"({format_channels(network.encoder.channels)}): {report}, first '{wrong[0]}'; {hint}"
+        )
+    network.load_state_dict({name: tensors[name] for name in report.matched}, strict=False)
     return report
 
 

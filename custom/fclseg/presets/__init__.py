@@ -32,6 +32,7 @@ PRESETS = {
                 optimizer="adamw",
                 structural_positives=0.5,
                 calibration_rounds=2,
+                phantom_patients=6,
             ),
             finetuning=FinetuningSettings(epochs=30, lr=2e-3),  # narrow networks do not converge at the paper's 5e-4
         ),

@@ -103,6 +103,7 @@ class PretrainingSettings:
         _number(lambda value: 0 < value < 1, "a number between 0 and 1"), default=0.995
     )  # m_d
     calibration_rounds: int = setting(COUNT, default=10)  # R: alpha is adjusted every R rounds
+    phantom_patients: int = setting(COUNT, default=200)  # of methods that train on phantoms
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,10 @@ class PredictTarget(MessageFilter):
         site = Site.of(Place.of_site(fl_ctx), message)
         with site.memory.held():
             recalled = {} if "online" in message.components else site.memory.recall_global(message.round_number)
-            own = to_arrays(site.component("target", message.round_number))
-        if not recalled and "online" not in message.components:
-            raise PublicError("neither this task nor a distance task of its round brought the online network")
-        online = message.components.get("online") or to_arrays(recalled["online"])
+            if not recalled and "online" not in message.components:
+                raise PublicError("neither this task nor a distance task of its round brought the online network")
+            online = message.components.get("online") or to_arrays(recalled["online"])
+            own = site.target(message.round_number, online)
         momentum = site.settings.build_preset().pretraining.ptnu_momentum
         message.components["target"] = predict_target(online, own, message.distance, momentum)
         message.distance = None

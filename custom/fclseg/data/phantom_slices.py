@@ -1,0 +1,42 @@
+"""Phantom patients as slices to train on, made once per machine and kept beside the other slices."""
+
+import hashlib
+from pathlib import Path
+
+from fclseg.anatomy.base import Anatomy
+from fclseg.anatomy.folders import read_folder
+from fclseg.data import phantom, phantom_body, phantom_heart, phantom_scanner
+from fclseg.data.slices import SliceStore, default_cache, open_store
+from fclseg.data.store_files import store_lock
+from fclseg.errors import DataError
+from fclseg.presets.settings import ImageSettings
+
+SEED = 1
+"""Of the patients that networks are trained on; demonstrations and tests use others."""
+
+FRAMES = 2
+"""End-diastole and end-systole: the labelled frames."""
+
+
+def phantom_slices(
+    anatomy: Anatomy, images: ImageSettings, patients: int, seed: int = SEED, cache: Path | None = None
+) -> SliceStore:
+    """The labelled slices of ``patients`` phantom patients, each on a scanner of its own."""
+    if anatomy.name not in phantom.WRITERS:
+        known = ", ".join(phantom.WRITERS)
+        raise DataError(f"there is no phantom of '{anatomy.name}': training on phantoms is possible for {known}")
+    cache = cache or default_cache()
+    folder = cache / f"phantom-{anatomy.name}-{patients}-{seed}-{_version()}"
+    with store_lock(folder):
+        if not folder.exists():
+            phantom.write_phantom(folder, anatomy.name, patients, seed, sites=patients, frames=FRAMES)
+    labelled = [volume for volume in read_folder(folder, anatomy.name) if volume.label is not None]
+    spacing = images.spacing(anatomy)
+    return open_store(labelled, image_size=images.size, spacing=spacing, cache=cache, progress=False)
+
+
+def _version() -> str:
+    """Of the phantom's code, so that a cache never holds patients of an earlier phantom."""
+    modules = (phantom, phantom_body, phantom_heart, phantom_scanner)
+    content = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
+    return hashlib.sha256(content).hexdigest()[:12]

@@ -1,0 +1,55 @@
+"""Mean teacher (Tarvainen and Valpola 2017): the target segments unlabelled slices, the online network learns from it.
+
+The target sees the slice as it is, the online network an augmented one, and the target's belief moves with the image.
+Left alone the two confirm each other's mistakes; phantom slices with their true labels in every step hold them.
+Online and target are whole U-Nets in the roles they have in FCLOpt, so PTNU and DP apply unchanged.
+"""
+
+import torch
+from monai.losses import DiceCELoss
+
+from fclseg.anatomy.base import Anatomy
+from fclseg.data.augment import augment_maps
+from fclseg.data.sampler import Batch
+from fclseg.methods.base import frozen_copy, move_average
+from fclseg.methods.segmenter import Segmenter
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.unet import Encoder
+from fclseg.presets import Preset
+
+
+def sharpen(belief: torch.Tensor, temperature: float) -> torch.Tensor:
+    """p_c^(1/T) / sum over classes k of p_k^(1/T), for probabilities [B, classes, H, W]."""
+    powers = belief ** (1.0 / temperature)
+    return powers / powers.sum(dim=1, keepdim=True)
+
+
+class MeanTeacher(Segmenter):
+    """Online (student) and target (teacher). ``anchor`` weighs the phantom loss; 0 leaves it out."""
+
+    has_target = True
+
+    def __init__(
+        self,
+        preset: Preset,
+        anatomy: Anatomy,
+        anchor: float = 1.0,
+        sharpness: float = 0.5,
+        *,
+        encoder: EncoderFactory = Encoder,
+    ):
+        super().__init__(preset, anatomy, encoder=encoder)
+        self.target = frozen_copy(self.online)
+        self.anchor, self.sharpness = anchor, sharpness
+        self.agreement = DiceCELoss(softmax=True)
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
+        with torch.no_grad():  # in training mode: its BatchNorm uses the batch's statistics and gathers its own
+            belief = sharpen(self.target(batch.images).softmax(dim=1), self.sharpness)
+        images, structures = augment_maps(batch.images, belief[:, 1:], generator)
+        background = 1.0 - structures.sum(dim=1, keepdim=True)  # also what lies outside the image
+        loss = self.agreement(self.online(images), torch.cat([background, structures], dim=1))
+        return loss + self.anchor * self.phantom_loss(generator) if self.anchor else loss
+
+    def after_step(self) -> None:
+        move_average(self.target, self.online, self.preset.pretraining.ema_momentum)

@@ -1,0 +1,24 @@
+"""Supervised training on phantoms: a segmentation network that has seen no label of any patient.
+
+The site's own images only pass through the network for its BatchNorm statistics, which is what adapts it to the site's
+scanners (Li et al. 2018, "Adaptive batch normalization").
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+
+from fclseg.data.sampler import Batch
+from fclseg.methods.segmenter import Segmenter
+
+
+class Phantom(Segmenter):
+    """One batch of phantom slices per batch of the site's slices."""
+
+    learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 2e-3, "adamw": 2e-3}
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
+        with torch.no_grad():
+            self.online(batch.images)
+        return self.phantom_loss(generator)

@@ -1,0 +1,54 @@
+"""Methods whose online network is the whole segmentation network, not an encoder with a projector."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from monai.losses import DiceCELoss
+
+from fclseg.anatomy.base import Anatomy
+from fclseg.data.augment import augment_labelled
+from fclseg.data.phantom_slices import phantom_slices
+from fclseg.data.sampler import SliceSampler
+from fclseg.methods.base import Method
+from fclseg.networks.freezable import FreezableUNet
+from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.statistics import statistics_kept
+from fclseg.networks.unet import Encoder
+from fclseg.presets import Preset
+
+
+class Segmenter(Method):
+    """A U-Net for the structures of ``anatomy``, with the bundles' loss."""
+
+    whole_network = True
+    segments = True
+    learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
+
+    online: FreezableUNet  # type: ignore[assignment]  # the whole network takes the place of encoder and projector
+
+    def __init__(self, preset: Preset, anatomy: Anatomy, *, encoder: EncoderFactory = Encoder):
+        super().__init__(preset, encoder=encoder)
+        self.anatomy = anatomy
+        seed = torch.initial_seed()
+        self.online = FreezableUNet(preset.networks.channels, anatomy.classes, seed, encoder)
+        self.criterion = DiceCELoss(to_onehot_y=True, softmax=True)
+
+    def features(self, images: torch.Tensor) -> torch.Tensor:
+        return self.online.encoder(images)[-1].mean(dim=(2, 3))
+
+    @cached_property
+    def phantoms(self) -> SliceSampler:
+        """Labelled slices that need no patient; every site makes the same ones for itself."""
+        pretraining = self.preset.pretraining
+        store = phantom_slices(self.anatomy, self.preset.images, pretraining.phantom_patients)
+        device = next(self.parameters()).device
+        return SliceSampler(store, store.select(), pretraining.batch_size, labels=True, device=device)
+
+    def phantom_loss(self, generator: torch.Generator) -> torch.Tensor:
+        """The supervised loss of one random batch of phantom slices; BatchNorm remembers the patients' statistics."""
+        batch = self.phantoms.draw(generator)
+        images, labels = augment_labelled(batch.images, batch.label_maps, generator)
+        with statistics_kept(self.online):
+            return self.criterion(self.online(images), labels)
