@@ -11,8 +11,17 @@ def test_when_a_flow_crosses():
 
 
 def test_ptnu_and_dp_are_read_from_the_plan():
-    assert [job for job, row in ROWS.items() if row.predicts_target] == ["fclopt_ptnu", "fclopt_dp", "fclopt_dp_tiny"]
-    assert [job for job, row in ROWS.items() if row.predicts_distance] == ["fclopt_dp", "fclopt_dp_tiny"]
+    assert [job for job, row in ROWS.items() if row.predicts_target] == [
+        "fclopt_ptnu",
+        "fclopt_dp",
+        "fclopt_dp_tiny",
+        "mean_teacher_dp",
+    ]
+    assert [job for job, row in ROWS.items() if row.predicts_distance] == [
+        "fclopt_dp",
+        "fclopt_dp_tiny",
+        "mean_teacher_dp",
+    ]
 
 
 def test_rows_have_different_names_and_each_component_once():
