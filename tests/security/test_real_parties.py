@@ -90,11 +90,12 @@ def finished(federation, job, seconds=300):
 def test_without_a_certificate_nobody_is_heard(server):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(server.kit("site-1") / "startup" / "rootCA.pem")
-    with socket.create_connection((SERVER, port(server)), timeout=10) as plain, pytest.raises((ssl.SSLError, OSError)):
+    heard = b""
+    with contextlib.suppress(OSError), socket.create_connection((SERVER, port(server)), timeout=10) as plain:
         with context.wrap_socket(plain, server_hostname=SERVER) as secure:
             secure.sendall(b"x" * 1000)
-            assert secure.recv(1000) == b""  # TLS 1.3 tells of a missing certificate at the first read
-            raise OSError("closed without a word")
+            heard = secure.recv(1000)  # TLS 1.3 tells of a missing certificate at the first read
+    assert heard == b""
 
 
 def test_plain_http_is_not_answered(server):
@@ -235,7 +236,7 @@ def holding(folder: Path, text: str) -> list[Path]:
 def test_after_twenty_failures_the_server_knows_no_patient(sites):
     """One site trains; the other fails in a new way in each round. Then the server's whole disk is searched."""
     sites.configure("site-2", **break_site(sites.out / "data" / "broken", "truncated", healthy(sites, "site-2")))
-    job_id = sites.submit(real_job(sites, "fedbyol", rounds=2 * len(FAULTS), min_sites=1))
+    job_id = sites.submit(real_job(sites, "fedbyol", rounds=len(FAULTS) + 10, min_sites=1))
     problems = sites.kit("site-2") / "runs" / "problems.log"
     failed, deadline = [], time.monotonic() + 900
     for fault in FAULTS:

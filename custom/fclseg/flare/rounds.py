@@ -65,7 +65,8 @@ class RunLoop:
         started = time.perf_counter()
         drawn = self.attendance.draw(number)
         record: dict[str, Any] = {"round": number, "drawn": drawn, "d": self._exact_distance()}
-        components, estimate, failures = self.model.downloads(), None, {}
+        components, estimate = self.model.downloads(), None
+        failures: dict[str, str] = {}
         if self.settings.row.predicts_distance:
             estimate, failures = self._predict_distance(number, drawn, components, record, ask)
             components = {}  # the distance task has brought them
@@ -88,7 +89,7 @@ class RunLoop:
         """Local training at the sites; returns what each site reports, and its weight."""
         every = self.preset.pretraining.calibration_rounds
         aggregator = Aggregator(self.model, every, self.like, self.partitions, self.settings.protection)
-        online = self.model.means.get("online")  # of diagnostics only
+        online = self.model.means.get("online", {})  # of diagnostics only
         reports: dict[str, dict[str, Any]] = {}
 
         def accept(site: str, message: Message) -> None:
