@@ -2,44 +2,28 @@
 
     python benchmarks/poisoned_site.py --out /scratch/poisoned
 
-Real simulator runs on a phantom, one honest and the others with a bad site, under each of the server's protections;
-then the decoder is trained on the frozen encoder, and its Dice on held-out patients is printed, one line per run.
+Real rounds on a phantom (server, executors and learners in one process, without the wire), one run honest and the
+others with a bad site, under each of the server's protections; then a decoder is trained on the frozen encoder, and its
+Dice on held-out patients is printed, one line per run.
 """
 
 import argparse
-import json
+import os
+import sys
 from pathlib import Path
 
-from fclseg.data.phantom import phantom_sites, write_phantom
-from fclseg.data.sites import Splits
-from fclseg.federation.exchange import get_row
+import numpy as np
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "flare"))
+from inprocess import InProcess
+
+from fclseg.data.phantom import write_phantom
 from fclseg.finetune.run import FinetuneSpec, finetune
-from fclseg.flare.jobs import CUSTOM, write_job
-from fclseg.flare.launch import simulate
-from fclseg.flare.run_folder import GLOBAL, RunFolder
+from fclseg.flare.messages import Message
+from fclseg.flare.run_folder import GLOBAL
 
 SITES = [f"site-{number}" for number in range(1, 5)]
-BAD = SITES[-1]
-POISON = f"""
-from fclseg.flare.executor import SiteExecutor
-from fclseg.flare.messages import Message
-
-
-class Poisoned(SiteExecutor):
-    def execute(self, task_name, shareable, fl_ctx, abort_signal):
-        before = Message.from_shareable(shareable).components
-        reply = super().execute(task_name, shareable, fl_ctx, abort_signal)
-        if fl_ctx.get_identity_name() != "{BAD}" or task_name != "pretrain":
-            return reply
-        answer = Message.from_shareable(reply)
-        for name, part in answer.components.items():
-            for key, value in part.items():
-                if value.dtype.kind == "f":
-                    part[key] = (before[name][key] + 1000 * (value - before[name][key])).astype(value.dtype)
-                    if key.endswith("running_var"):
-                        part[key] = abs(part[key])
-        return answer.to_shareable()
-"""
+BAD, FACTOR = SITES[-1], 1000
 RUNS = {
     "honest": (False, {}),
     "poisoned, no protection": (True, {"outliers": "off"}),
@@ -51,51 +35,63 @@ RUNS = {
 }
 
 
-def pretrain(out: Path, name: str, poisoned: bool, settings: dict, data: Path, rounds: int) -> Path:
+def poison(sent: Message, received: Message) -> Message:
+    """Every update a thousand times as long; variances stay positive, so that each number alone looks possible."""
+    for name, part in sent.components.items():
+        for key, value in part.items():
+            if value.dtype == np.float32:
+                before = received.components[name][key].astype(np.float64)
+                long = before + FACTOR * (value - before)
+                part[key] = np.clip(abs(long) if key.endswith("running_var") else long, -3e38, 3e38).astype(np.float32)
+    return sent
+
+
+def pretrain(out: Path, name: str, poisoned: bool, settings: dict, data: dict[str, Path], rounds: int) -> Path:
     """The encoder of one run."""
-    run = out / "runs" / name.replace(",", "").replace(" ", "_")
-    job = out / "jobs" / run.name / "fclopt"
-    given = {"preset": "demo", "rounds": rounds, "seed": 0, "run": run.name, "pickup_timeout": 300, **settings}
-    write_job(job, get_row("fclopt"), given)
-    if poisoned:
-        (job / CUSTOM / "poison.py").write_text(POISON)
-        path = job / "app" / "config" / "config_fed_client.json"
-        document = json.loads(path.read_text())
-        document["executors"][0]["executor"]["path"] = "poison.Poisoned"
-        path.write_text(json.dumps(document))
-    places = {"FCLSEG_RUNS": run.parent, "FCLSEG_DATA": data, "FCLSEG_SPLITS": out / "splits.json"}
-    run.mkdir(parents=True, exist_ok=True)
-    simulate(job, run, SITES, environment={key: str(value) for key, value in places.items()})
-    return RunFolder(run).encoders[GLOBAL]
+    folder = out / name.replace(",", "").replace(" ", "_")
+    run = InProcess(folder, data, "fclopt", rounds=rounds, changes={}, **settings)
+
+    def ask(task, messages, timeout, accept):
+        def received(site, message):
+            bad = poisoned and site == BAD
+            accept(site, poison(message, messages[site]) if bad else message)
+
+        return run.ask(task, messages, timeout, received)
+
+    run.loop.run(ask, lambda text: print(f"{name}: {text}", file=sys.stderr, flush=True))
+    return run.loop.folder.encoders[GLOBAL]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--patients", type=int, default=12)
+    parser.add_argument("--patients", type=int, default=3, help="per site")
     arguments = parser.parse_args()
     out = arguments.out.absolute()
-    data = out / "data"
-    if not data.exists():
-        write_phantom(data, patients=arguments.patients, frames=4, sites=len(SITES))
-    owner = {p: site for site, group in phantom_sites(arguments.patients, len(SITES)).items() for p in group}
-    Splits.make(sorted(owner), owner, folds=2).save(out / "splits.json")
-    patients = sorted(owner)
-    half = len(patients) // 2
+    os.environ["FCLSEG_DEVICE"] = "cpu"
+    data = {site: out / "data" / site for site in SITES}
+    for number, folder in enumerate(data.values()):
+        write_phantom(folder, patients=arguments.patients, frames=4, seed=number)
+    held_out = out / "data" / "held_out"
+    write_phantom(held_out, patients=8, frames=2, seed=99)
+    patients = sorted(path.name for path in held_out.iterdir() if path.is_dir())
     encoders: dict[str, Path | None] = {"random encoder": None}
     for name, (poisoned, settings) in RUNS.items():
         encoders[name] = pretrain(out, name, poisoned, settings, data, arguments.rounds)
     for name, encoder in encoders.items():
         spec = FinetuneSpec(
-            data,
-            tuple(patients[:half]),
-            tuple(patients[half:]),
+            held_out,
+            tuple(patients[:4]),
+            tuple(patients[4:]),
             preset="demo",
             pretrained_encoder=encoder,
             freeze_encoder=True,
         )
-        print(f"{name}: Dice {finetune(spec).evaluation.mean_dice:.3f} with the encoder frozen", flush=True)
+        try:
+            print(f"{name}: Dice {finetune(spec).evaluation.mean_dice:.3f}", flush=True)
+        except Exception as error:
+            print(f"{name}: {type(error).__name__}: {error}", flush=True)
 
 
 if __name__ == "__main__":

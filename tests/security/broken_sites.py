@@ -30,6 +30,7 @@ def _template() -> tempfile.TemporaryDirectory:
 
 def healthy(folder: Path) -> None:
     """A fresh copy of it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(Path(_template().name) / "data", folder)
 

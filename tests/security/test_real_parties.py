@@ -16,6 +16,7 @@ from parties import COORDINATOR, LEAD, SERVER, Federation
 from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
+from fclseg.files import write_text
 from fclseg.flare.jobs import DEFAULTS, write_job
 from fclseg.flare.place import LOCAL_FILE
 
@@ -90,14 +91,11 @@ def finished(federation, job, seconds=300):
 def test_without_a_certificate_nobody_is_heard(server):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(server.kit("site-1") / "startup" / "rootCA.pem")
-    with (
-        socket.create_connection((SERVER, port(server)), timeout=10) as plain,
-        pytest.raises((ssl.SSLError, OSError)),
-        context.wrap_socket(plain, server_hostname=SERVER) as secure,
-    ):
+    heard, plain = b"", socket.create_connection((SERVER, port(server)), timeout=10)
+    with plain, contextlib.suppress(OSError), context.wrap_socket(plain, server_hostname=SERVER) as secure:
         secure.sendall(b"x" * 1000)
-        assert secure.recv(1000) == b""  # TLS 1.3 tells of a missing certificate at the first read
-        raise OSError("closed without a word")
+        heard = secure.recv(1000)  # TLS 1.3 tells of a missing certificate at the first read
+    assert heard == b""
 
 
 def test_plain_http_is_not_answered(server):
@@ -240,13 +238,14 @@ def holding(folder: Path, text: str) -> list[Path]:
 
 def test_after_twenty_failures_the_server_knows_no_patient(sites):
     """One site trains; the other fails in a new way in each round. Then the server's whole disk is searched."""
-    sites.configure("site-2", **break_site(sites.out / "data" / "broken", "truncated", healthy(sites, "site-2")))
-    job_id = sites.submit(real_job(sites, "fedbyol", rounds=2 * len(FAULTS), min_sites=1))
+    broken = sites.out / "data" / "broken"  # a folder for each fault: the site must never see one half broken
+    sites.configure("site-2", **break_site(broken / "first", "truncated", healthy(sites, "site-2")))
+    job_id = sites.submit(real_job(sites, "fedbyol", rounds=len(FAULTS) + 10, min_sites=1))
     problems = sites.kit("site-2") / "runs" / "problems.log"
     failed, deadline = [], time.monotonic() + 900
-    for fault in FAULTS:
-        own = break_site(sites.out / "data" / "broken", fault, healthy(sites, "site-2"))
-        (sites.kit("site-2") / LOCAL_FILE).write_text(json.dumps(own))
+    for number, fault in enumerate(FAULTS):
+        own = break_site(broken / str(number) / "data", fault, healthy(sites, "site-2"))
+        write_text(sites.kit("site-2") / LOCAL_FILE, json.dumps(own))
         size = problems.stat().st_size if problems.exists() else 0
         while time.monotonic() < deadline:
             if problems.exists() and problems.stat().st_size > size:

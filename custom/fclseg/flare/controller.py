@@ -91,7 +91,8 @@ class RoundController(Controller):
         present = sorted(client.name for client in self._engine.get_clients())
         shared, sentence = shared_places(place, present) if place.simulated else ({}, "images stay at the sites")
         self.log_info(fl_ctx, sentence)
-        config = {"settings": self._settings.to_dict()} | {name: shared.get(name) for name in ("data", "splits")}
+        config: dict[str, Any] = {"settings": self._settings.to_dict()}
+        config |= {name: shared.get(name) for name in ("data", "splits")}
         if place.simulated:  # patients are dealt out by the number of sites, so that must not change
             config["sites"] = present
         folder.open(config, fresh=start_over())

@@ -60,7 +60,7 @@ class Diagnostics:
 
     def finish(self, online: Mapping[str, np.ndarray]) -> dict[str, Any]:
         """The record of the round; ``online`` is the global network that the round began with."""
-        record = {"target_errors": self._errors}
+        record: dict[str, Any] = {"target_errors": self._errors}
         if self.truth is not None:
             record["d"] = distance(online, self.truth)
         if self._next.total_weight:

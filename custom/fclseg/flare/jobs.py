@@ -152,7 +152,7 @@ def write_job(
         target.write_text(text)
 
 
-DEFAULTS = {"preset": "demo", "seed": 0, "fraction": 1.0, "min_sites": 1}
+DEFAULTS: dict[str, Any] = {"preset": "demo", "seed": 0, "fraction": 1.0, "min_sites": 1}
 
 
 def defaults(row: Row) -> dict[str, Any]:

@@ -25,6 +25,8 @@ SERVER_CONFIG, CLIENT_CONFIG = "app/config/config_fed_server.json", "app/config/
 RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")
 SITE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 POLL_SECONDS = 0.5
+COMMAND = "command"
+"""In whose name the command that starts a simulator holds the run folder."""
 PICKUP_SECONDS = 180
 """Every site has its own process here, so one that does not fetch its task for that long has died."""
 
@@ -79,17 +81,19 @@ def simulate(
     """
     if wrong := [name for name in sites if not SITE_NAME.fullmatch(name)]:
         raise FCLSegError(f"'{wrong[0]}' cannot name a site in NVFlare: use letters, digits, - and _ in the split")
-    log = run / SIMULATOR_LOG
+    log, folder = run / SIMULATOR_LOG, RunFolder(run)
     write_text(run / "workspace" / "local" / "resources.json", json.dumps(resources(SERVER_CLASSES + SITE_CLASSES)))
     command = [sys.executable, "-m", "nvflare.private.fed.app.simulator.simulator", str(job)]
     command += ["-w", str(run / "workspace"), "-c", ",".join(sites), "-t", str(len(sites))]
-    with open(log, "w") as output, _running(command, output, environment) as process:
-        while process.poll() is None:
-            progress()
-            time.sleep(POLL_SECONDS)
+    with folder.held(COMMAND):
+        folder.clear_failure()
+        with open(log, "w") as output, _running(command, output, environment) as process:
+            while process.poll() is None:
+                progress()
+                time.sleep(POLL_SECONDS)
     progress()
     if process.returncode:
-        reason = RunFolder(run).failure or f"the simulator ended with code {process.returncode} before the run began"
+        reason = folder.failure or f"the simulator ended with code {process.returncode} before the run began"
         raise FCLSegError(f"{reason}; NVFlare's messages are in {log}")
 
 

@@ -31,7 +31,7 @@ class SiteLearner(Learner):
 
     def __init__(self) -> None:
         super().__init__()
-        self._site: Site | None = None
+        self._opened: Site | None = None
 
     def distance(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Message:
         """dp_c = d(F_theta, f_xi_c) (Eq. dist_pred_raw), and keep the global network for the ``pretrain`` task."""
@@ -74,9 +74,14 @@ class SiteLearner(Learner):
         """
         message = Message.from_shareable(data)
         site = Site.of(Place.of_site(fl_ctx), message)
-        if self._site is None or site != self._site:
-            self._site = site
-        return self._site, message
+        if self._opened is None or site != self._opened:
+            self._opened = site
+        return self._opened, message
+
+    @property
+    def _site(self) -> Site:
+        assert self._opened is not None, "a task is opened before anything else"
+        return self._opened
 
     def _check(self, message: Message, sender: str) -> None:
         """Refuse what is not of this run's components, shapes and kinds, or not finite."""
@@ -127,7 +132,7 @@ class SiteLearner(Learner):
         )
 
     def _outgoing(self, meta: dict[str, Any]) -> Message:
-        """All components that ever go up; a filter withholds those that do not in this round."""
+        """All components that ever go up; the gate keeps those that do not in this round."""
         message = Message(meta=meta)
         for flow in self._site.settings.row.flows:
             if flow.up == NEVER or flow.component == DISTANCE:

@@ -74,7 +74,8 @@ class RunLoop:
         """One round of Algorithm 1; returns its line for ``rounds.jsonl``."""
         started = time.perf_counter()
         drawn = self.attendance.draw(number)
-        components, estimate, failures = self.coding.networks(number), None, {}
+        components, estimate = self.coding.networks(number), None
+        failures: dict[str, str] = {}
         record: dict[str, Any] = {"round": number, "drawn": drawn, "d": self._exact_distance(components)}
         if self.settings.row.predicts_distance:
             estimate, failures = self._predict_distance(number, drawn, components, record, ask)
@@ -98,7 +99,7 @@ class RunLoop:
         """Local training at the sites; returns what each site reports, and its weight."""
         every = self.preset.pretraining.calibration_rounds
         aggregator = Aggregator(self.model, every, self.like, self.partitions, self.settings.protection)
-        online = self.model.means.get("online")  # of diagnostics only
+        online = self.model.means.get("online", {})  # of diagnostics only
         reports: dict[str, dict[str, Any]] = {}
 
         def accept(site: str, message: Message) -> None:

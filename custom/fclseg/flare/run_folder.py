@@ -51,9 +51,12 @@ class RunFolder:
         self._write({**config, "id": uuid.uuid4().hex})
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the folder, so that two runs of one name do not write into each other's files."""
-        lock = self.path.with_name(f".{self.path.name}.lock")  # beside it, because the folder itself may be removed
+    def held(self, by: str = "server") -> Iterator[None]:
+        """Hold the folder, so that two runs of one name do not write into each other's files.
+
+        A command that starts a simulator and the server inside it each hold it in their own name.
+        """
+        lock = self.path.with_name(f".{self.path.name}.{by}.lock")  # beside it: the folder itself may be removed
         with held(lock, f"the run folder {self.path}", LOCK_SECONDS):
             yield
 
