@@ -1,6 +1,7 @@
 """However a NIfTI file is broken, reading it ends in one sentence with the file's name."""
 
 import gzip
+import os
 
 import nibabel as nib
 import numpy as np
@@ -31,10 +32,59 @@ def test_reads_what_was_written(intact):
 
 @pytest.mark.parametrize(("unit", "factor"), [(0, 1.0), (1, 1000.0), (2, 1.0), (3, 0.001)])
 def test_spacing_is_in_millimetres_whatever_the_headers_unit(tmp_path, unit, factor):
-    image = nib.Nifti1Image(np.zeros((4, 5, 6), np.int16), np.diag([1.5, 1.4, 8, 1]))
+    sizes = np.array([1.5, 1.4, 8.0])
+    image = nib.Nifti1Image(np.zeros((4, 5, 6), np.int16), np.diag([*sizes / factor, 1]))
     image.header["xyzt_units"] = unit
     nib.save(image, tmp_path / "a.nii")
-    assert read_header(tmp_path / "a.nii").spacing == pytest.approx((1.5 * factor, 1.4 * factor, 8.0 * factor))
+    header = read_header(tmp_path / "a.nii")
+    assert header.spacing == pytest.approx(sizes)
+    np.testing.assert_allclose(np.array(header.affine), np.diag([*sizes, 1])[:3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [0.0, -1.5, np.nan, np.inf, 1e-4, 1500.0])
+@pytest.mark.parametrize("ending", ["nii", "nii.gz"])
+def test_voxel_sizes_that_no_body_has_are_refused_and_not_repaired(tmp_path, size, ending):
+    path = tmp_path / f"a.{ending}"
+    nib.save(nib.Nifti1Image(np.zeros((4, 5, 6), np.int16), np.diag([1.5, 1.5, 8, 1])), path)
+    content = bytearray(gzip.decompress(path.read_bytes()) if ending == "nii.gz" else path.read_bytes())
+    content[80:84] = np.float32(size).tobytes()  # pixdim[1]
+    content[252:256] = bytes(4)  # no qform and no sform: pixdim is all there is
+    path.write_bytes(gzip.compress(content) if ending == "nii.gz" else content)
+    with pytest.raises(DataError, match=r"a\.nii.*(voxel size|truncated)"):
+        read_header(path)
+
+
+def test_metres_where_millimetres_are_meant(tmp_path):
+    image = nib.Nifti1Image(np.zeros((4, 5, 6), np.int16), np.diag([1.5, 1.4, 8, 1]))
+    image.header.set_xyzt_units("meter")
+    nib.save(image, tmp_path / "a.nii")
+    with pytest.raises(DataError, match=r"a\.nii: a voxel size of 1500 mm .* unit of length"):
+        read_header(tmp_path / "a.nii")
+
+
+def test_an_affine_that_contradicts_the_voxel_size_or_is_sheared(tmp_path):
+    image = nib.Nifti1Image(np.zeros((4, 5, 6), np.int16), np.diag([1.5, 1.4, 8, 1]))
+    image.header.set_zooms((3.0, 1.4, 8.0))
+    image.header["sform_code"], image.header["qform_code"] = 1, 0
+    image.header["srow_x"] = [1.5, 0, 0, 0]
+    (tmp_path / "a.nii").write_bytes(_raw(image))
+    with pytest.raises(DataError, match="is not that of its pixdim"):
+        read_header(tmp_path / "a.nii")
+    sheared = np.array([[1.5, 0.7, 0, 0], [0, 1.2, 0, 0], [0, 0, 8, 0], [0, 0, 0, 1.0]])
+    nib.save(nib.Nifti1Image(np.zeros((4, 5, 6), np.int16), sheared), tmp_path / "b.nii")
+    with pytest.raises(DataError, match="right angles"):
+        read_header(tmp_path / "b.nii")
+
+
+def _raw(image):
+    """The bytes of a file whose header is exactly as it was set; saving would make affine and pixdim agree."""
+    return image.header.binaryblock + bytes(4) + np.asarray(image.dataobj).tobytes(order="F")
+
+
+def test_a_named_pipe_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.nii")
+    with pytest.raises(DataError, match="is not an ordinary file"):
+        read_header(tmp_path / "pipe.nii")
 
 
 def test_an_unknown_unit_is_refused(tmp_path):

@@ -58,10 +58,11 @@ def test_contents_are_the_pre_processed_slices_of_every_volume(data, tmp_path):
     for number, (volume, stored) in enumerate(zip(volumes, store.volumes, strict=True)):
         voxels = read_voxels(volume.image)
         voxels = voxels if volume.time_index is None else voxels[..., volume.time_index]
+        voxels = voxels[::-1, ::-1]  # the files are stored as RAS, and slices lie as in LPS
         part = slice(stored.start, stored.stop)
         np.testing.assert_array_equal(store.images[part], prepare.image(voxels, volume))
         if volume.label:
-            expected = prepare.label(read_voxels(volume.label), volume, voxels.shape)
+            expected = prepare.label(read_voxels(volume.label)[::-1, ::-1], volume, voxels.shape)
             np.testing.assert_array_equal(store.labels[part], expected)
         else:
             assert (store.labels[part] == UNLABELLED).all()

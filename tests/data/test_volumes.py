@@ -196,6 +196,7 @@ def test_hvsmr_and_plain_faults_are_named(tmp_path, save_nifti):
     save_nifti(plain / "a.nii", voxels(9, 8, 7))
     save_nifti(plain / "b_gt.nii", voxels(9, 8, 7))
     save_nifti(plain / "cine.nii", voxels(9, 8, 7, 3))
+    save_nifti(plain / "cine_gt.nii", voxels(9, 8, 7, 3))
     save_nifti(plain / "x" / "dora" / "1.nii", voxels(9, 8, 7))
     save_nifti(plain / "y" / "dora" / "1.nii", voxels(9, 8, 7))
     text = "\n".join(scan_folder(plain).problems)

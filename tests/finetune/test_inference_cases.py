@@ -4,10 +4,14 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from fclseg.anatomy.records import read_images
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import DataError
-from fclseg.finetune.inference.cases import find_cases, output_names, read_case
-from fclseg.finetune.inference.measure import Measurement, ejection_fractions, measure, table_rows
+from fclseg.finetune.inference.cases import find_cases, output_names
+from fclseg.finetune.inference.function import Body, patient_result
+from fclseg.finetune.inference.measure import Measurement, measure
+from fclseg.finetune.inference.segment import Segmentation
+from fclseg.finetune.inference.tables import table_rows
 
 
 def write(path, shape=(6, 6, 3)):
@@ -34,7 +38,23 @@ def test_cycle_alone_gives_its_named_phases(tmp_path):
     assert [case.phase for case in cases] == ["ED", "ES"]
     assert output_names(cases) == ["p1_4d_ED", "p1_4d_ES"]
     whole = np.asarray(nib.load(tmp_path / "p1" / "p1_4d.nii.gz").dataobj)
-    assert np.array_equal(read_case(cases[1])[1], whole[..., 2])
+    ((_, voxels),) = read_images([cases[1]])
+    assert np.array_equal(voxels, whole[::-1, ::-1, :, 2]), "stored as RAS, read as LPS"
+    assert len(find_cases(str(tmp_path / "p1"), all_phases=True)) == 4
+
+
+def test_a_cine_gives_all_its_frames(tmp_path):
+    path = write(tmp_path / "p1" / "cine.nii.gz", (6, 6, 3, 4))
+    for cases in (find_cases(str(path)), find_cases(str(tmp_path / "p1"))):
+        assert [case.frame for case in cases] == [1, 2, 3, 4] and {case.phase for case in cases} == {None}
+        assert set(output_names(cases)) == {"cine"}
+
+
+def test_files_that_cannot_be_read_do_not_stop_the_others(tmp_path):
+    write(tmp_path / "x" / "a.nii.gz")
+    (tmp_path / "x" / "b.nii.gz").write_text("no image")
+    cases = find_cases(str(tmp_path / "x"))
+    assert [case.patient for case in cases] == ["a"] and len(cases.refused) == 1 and "b.nii.gz" in cases.refused[0]
 
 
 def test_same_names_in_two_folders_do_not_overwrite_each_other(tmp_path):
@@ -51,7 +71,7 @@ def test_same_names_in_two_folders_do_not_overwrite_each_other(tmp_path):
         ({}, "nothing to segment"),
         ({"ed": "3d.nii.gz"}, "--ed FILE and --es FILE together"),
         ({"ed": "3d.nii.gz", "es": "3d.nii.gz"}, "both ED and ES"),
-        ({"input": "4d.nii.gz"}, r"4d\.nii\.gz: is 4D where a 3D"),
+        ({"ed": "4d.nii.gz", "es": "3d.nii.gz"}, r"4d\.nii\.gz: is 4D where a 3D"),
         ({"input": "none.nii.gz"}, "no such file"),
         ({"input": "notes.txt"}, "not a NIfTI file"),
         ({"input": "torn.nii.gz"}, r"torn\.nii\.gz"),
@@ -67,22 +87,65 @@ def test_refusals(tmp_path, monkeypatch, arguments, sentence):
         find_cases(**arguments)
 
 
+def counted(labels, **who):
+    return measure(Segmentation(labels), (2.5, 2.5, 2.0), ANATOMIES["acdc"], patient="p", image="i", **who)
+
+
 def test_volumes_agree_with_voxel_counting():
     labels = np.random.default_rng(0).integers(0, 4, size=(7, 8, 9)).astype(np.uint8)
-    result = measure(labels, 12.5, ANATOMIES["acdc"], patient="p", phase="ED", image="i")
+    result = counted(labels, phase="ED", frame=1)
     for value, name in ((1, "RV"), (2, "MYO"), (3, "LV")):
         assert result.ml[name] == pytest.approx(sum(voxel == value for voxel in labels.ravel()) * 12.5 / 1000)
-    assert result.g == {"MYO": pytest.approx(result.ml["MYO"] * 1.05)} and result.remarks == []
-    empty = measure(np.zeros((2, 2, 2), np.uint8), 1.0, ANATOMIES["hvsmr"], patient="p", phase=None, image="i")
-    assert empty.remarks == ["no MYO found", "no BP found"]
+        assert sum(result.slices_ml[name]) == pytest.approx(result.ml[name])
+    assert result.g == {"MYO": pytest.approx(result.ml["MYO"] * 1.05)}
+    empty = counted(np.zeros((2, 2, 2), np.uint8), phase=None, frame=None)
+    assert empty.flags == ["no RV found", "no MYO found", "no LV found"]
 
 
-def test_ejection_fraction_needs_both_phases_and_blood():
-    end_diastole = Measurement("p", "ED", "a", {"LV": 120.0, "RV": 0.0, "MYO": 100.0})
-    end_systole = Measurement("p", "ES", "b", {"LV": 48.0, "RV": 10.0, "MYO": 95.0})
-    assert ejection_fractions([end_diastole, end_systole], ANATOMIES["acdc"]) == {"LV": pytest.approx(60.0)}
-    assert ejection_fractions([end_diastole], ANATOMIES["acdc"]) == {}
-    swapped = [Measurement("p", "ED", "a", {"LV": 50.0}), Measurement("p", "ES", "b", {"LV": 100.0})]
-    rows = table_rows(swapped, ANATOMIES["acdc"])
-    assert rows[0]["LV_EF_percent"] == -100 and "larger at ES" in rows[0]["remarks"]
-    assert "RV_EF_percent" in rows[0] and rows[0]["RV_EF_percent"] is None
+def test_a_cavity_without_wall_and_a_slice_without_cavity_are_flagged():
+    labels = np.zeros((20, 20, 4), np.uint8)
+    labels[4:16, 4:16] = 2
+    labels[6:14, 6:14] = 3
+    labels[0:2, 0:2] = 1
+    assert counted(labels, phase=None, frame=None).flags == []
+    gap = labels.copy()
+    gap[..., 2][gap[..., 2] == 3] = 2
+    assert counted(gap, phase=None, frame=None).flags == ["LV is missing in a slice between others that have it"]
+    open_wall = labels.copy()
+    open_wall[:, 14:16] = 0
+    (flag,) = counted(open_wall, phase=None, frame=None).flags
+    assert flag == "25 % of the LV's outline has no MYO behind it"
+
+
+def frame(phase, lv, rv, myo=100.0, number=None):
+    return Measurement("p", phase, "i", {"RV": rv, "MYO": myo, "LV": lv}, {"MYO": 1.05 * myo}, frame=number)
+
+
+def test_function_of_a_heart_by_hand():
+    body = Body(height_cm=180, weight_kg=80, heart_rate=60)
+    result = patient_result("p", [frame("ED", 120, 130), frame("ES", 48, 58)], ANATOMIES["acdc"], body)
+    values = {value.name: value.number for value in result.values}
+    assert values["LV ejection fraction"] == pytest.approx(60) and values["LV stroke volume"] == 72
+    assert values["LV cardiac output"] == pytest.approx(4.32) and values["MYO mass"] == pytest.approx(105)
+    assert values["MYO mass per body surface"] == pytest.approx(105 / 2.0) and result.flags == []
+    assert [row["LV_EF_percent"] for row in table_rows([result], ANATOMIES["acdc"])] == [60.0, 60.0]
+
+
+def test_implausible_figures_are_no_plain_results():
+    swapped = patient_result("p", [frame("ED", 50, 90), frame("ES", 100, 40)], ANATOMIES["acdc"], Body())
+    fraction = swapped.value("LV ejection fraction")
+    assert not fraction.plausible and str(fraction) == "not plausible (-100 %)"
+    assert "LV is larger at ES than at ED: check the phases" in swapped.flags
+    assert table_rows([swapped], ANATOMIES["acdc"])[0]["LV_EF_percent"] is None
+    huge = patient_result("p", [frame("ED", 120, 130, myo=1400), frame("ES", 60, 70)], ANATOMIES["acdc"], Body())
+    assert str(huge.value("MYO mass")) == "not plausible (1470.0 g)"
+    assert any("differs between ED and ES: 1470 g and 105 g" in flag for flag in huge.flags)
+    empty = patient_result("p", [frame("ED", 0, 0), frame("ES", 0, 0)], ANATOMIES["acdc"], Body())
+    assert empty.value("LV ejection fraction") is None and not empty.value("LV end-diastolic volume").plausible
+
+
+def test_phases_are_found_in_the_curve_even_with_one_frame_gone_wrong():
+    amounts = [118, 120, 110, 80, 55, 50, 60, 300, 100, 112]
+    volumes = [frame(None, amount, amount, number=i + 1) for i, amount in enumerate(amounts)]
+    result = patient_result("p", volumes, ANATOMIES["acdc"], Body())
+    assert (result.phases["ED"].frame, result.phases["ES"].frame) == (2, 6)

@@ -3,6 +3,7 @@
 import csv
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import nibabel as nib
 import numpy as np
@@ -12,6 +13,7 @@ from torch import nn
 
 from fclseg.anatomy.base import EjectionFraction
 from fclseg.anatomy.families.plain import from_labels
+from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 from fclseg.finetune.inference import NOTICE
 from fclseg.finetune.inference.cases import find_cases
@@ -83,7 +85,8 @@ def test_label_map_has_the_inputs_geometry_and_lies_on_the_disc(tmp_path, shape,
     assert found.get_data_dtype() == np.uint8 and set(np.unique(labels)) == {0, 1}
     overlap = 2 * (disc & (labels == 1)).sum() / (disc.sum() + (labels == 1).sum())
     assert overlap > 0.97, "shifted or scaled on its way back"
-    assert result.ml["LV"] == pytest.approx((labels == 1).sum() * np.prod(zooms) / 1000, rel=1e-5)
+    (volume,) = result.volumes
+    assert volume.ml["LV"] == pytest.approx((labels == 1).sum() * np.prod(zooms) / 1000, rel=1e-5)
     assert NOTICE[:40].encode() in bytes(found.header["descrip"])
 
 
@@ -125,8 +128,9 @@ def test_metres_are_not_taken_for_millimetres(tmp_path):
     write(tmp_path / "m.nii.gz", bright_disc((60, 60, 3), (1.5, 1.5, 8.0), (45, 45)), affine, units="meter")
     (result,) = Inference(segmenter(), find_cases(str(tmp_path / "m.nii.gz")), tmp_path / "out").run()
     labels = np.asarray(nib.load(tmp_path / "out" / "m_seg.nii.gz").dataobj)
-    assert result.ml["LV"] == pytest.approx((labels == 1).sum() * 1.5 * 1.5 * 8.0 / 1000, rel=1e-4)
-    assert result.ml["LV"] == pytest.approx(np.pi * 18**2 * 24 / 1000, rel=0.05)
+    (volume,) = result.volumes
+    assert volume.ml["LV"] == pytest.approx((labels == 1).sum() * 1.5 * 1.5 * 8.0 / 1000, rel=1e-4)
+    assert volume.ml["LV"] == pytest.approx(np.pi * 18**2 * 24 / 1000, rel=0.05)
 
 
 def test_one_bad_file_is_named_and_the_others_are_done(tmp_path):
@@ -135,16 +139,92 @@ def test_one_bad_file_is_named_and_the_others_are_done(tmp_path):
     write(tmp_path / "in" / "good.nii.gz", bright_disc((60, 60, 3), zooms, (45, 45)), oblique(zooms))
     broken = np.full((60, 60, 3), np.nan, np.float32)
     nib.save(nib.Nifti1Image(broken, oblique(zooms)), tmp_path / "in" / "nan.nii.gz")
-    with pytest.raises(DataError, match=r"1 of 2 volumes refused: .*nan\.nii\.gz.*NaN"):
+    with pytest.raises(DataError, match=r"1 of 2 refused: .*nan\.nii\.gz.*NaN"):
         Inference(segmenter(), find_cases(str(tmp_path / "in")), tmp_path / "out").run()
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"good_seg.nii.gz", "good_overlay.png", "measurements.csv", "measurements.json"}
+    assert names == {
+        "good_seg.nii.gz", "good_overlay.png", "good_report.html", "good_result.json", "index.html",
+        "measurements.csv", "measurements.json",
+    }  # fmt: skip
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "nan.nii.gz" in page and 'href="good_report.html"' in page and NOTICE in page
 
 
 def test_output_inside_the_input_folder_is_refused(tmp_path):
     write(tmp_path / "a.nii.gz", bright_disc((40, 40, 2), (2, 2, 8), (40, 40)), oblique((2, 2, 8)))
     with pytest.raises(DataError, match="outside"):
         find_cases(str(tmp_path), output_dir=str(tmp_path / "out"))
+
+
+HEART = replace(BRIGHT, compact=True)
+
+
+def heart_segmenter():
+    return Segmenter(TrainedModel(Threshold(), HEART, 32, 3.0, "demo"))
+
+
+def labels_of(voxels, spacing=(1.5, 1.5, 8.0)):
+    volume = Volume("p", None, None, Path("p.nii"), None, spacing, HEART)
+    return heart_segmenter()(voxels, volume).labels
+
+
+def test_padding_cropping_and_shifting_leave_the_labels_as_they_were():
+    disc = bright_disc((90, 100, 3), (1.5, 1.5, 8.0), (75, 70))
+    body = np.random.default_rng(0).normal(300, 20, disc.shape)
+    voxels = np.where(disc, 900.0, body).astype(np.float32)
+    labels = labels_of(voxels)
+    assert 2 * (disc & (labels == 1)).sum() / (disc.sum() + labels.sum()) > 0.95
+    for pad in (((256, 0), (0, 0)), ((0, 256), (256, 0)), ((256, 256), (256, 256))):
+        padded = labels_of(np.pad(voxels, (*pad, (0, 0))))
+        inside = tuple(slice(one[0], one[0] + n) for one, n in zip(pad, voxels.shape, strict=False))
+        np.testing.assert_array_equal(padded[inside], labels)
+        assert padded.sum() == labels.sum(), "nothing is drawn on the padding"
+    np.testing.assert_array_equal(labels_of(voxels[8:, 6:]), labels[8:, 6:])
+    moved = np.roll(voxels, (27, -20), (0, 1))  # 40 and 30 mm
+    found = np.roll(labels_of(moved), (-27, 20), (0, 1))
+    assert 2 * ((found == 1) & (labels == 1)).sum() / (found.sum() + labels.sum()) > 0.99
+
+
+def test_nothing_is_claimed_far_from_the_heart():
+    voxels = bright_disc((200, 100, 3), (1.5, 1.5, 8.0), (75, 70)) * 800.0 + np.random.default_rng(0).random(
+        (200, 100, 3)
+    )
+    voxels[190:198, 40:60] = 800.0  # an arm, 170 mm away and smaller
+    labels = labels_of(voxels)
+    assert labels[44:56, 42:52].all() and not labels[150:].any()
+
+
+def test_a_second_run_takes_over_what_is_finished_and_a_changed_file_is_done_again(tmp_path):
+    zooms = (1.5, 1.5, 8.0)
+    path = write(tmp_path / "a.nii.gz", bright_disc((60, 60, 3), zooms, (45, 45)), oblique(zooms))
+
+    def run():
+        return Inference(segmenter(), find_cases(str(path)), tmp_path / "out").run()[0].volumes[0].ml["LV"]
+
+    first = run()
+    before = (tmp_path / "out" / "a_seg.nii.gz").stat().st_mtime_ns
+    assert run() == first and (tmp_path / "out" / "a_seg.nii.gz").stat().st_mtime_ns == before
+    write(path, bright_disc((60, 60, 3), zooms, (45, 45), 9.0), oblique(zooms))
+    assert run() < first / 2
+
+
+def test_a_cine_is_one_label_file_with_its_curve(tmp_path):
+    zooms, radii = (1.5, 1.5, 8.0), (24, 22, 16, 14, 18, 23)
+    frames = np.stack([bright_disc((60, 60, 3), zooms, (45, 45), radius) for radius in radii], axis=-1)
+    image = nib.Nifti1Image((frames * 800 + 100).astype(np.int16), oblique(zooms))
+    image.header.set_xyzt_units("mm", "sec")
+    image.header.set_zooms((*zooms, 0.15))
+    nib.save(image, tmp_path / "cine.nii.gz")
+    anatomy = replace(BRIGHT, measurements=(EjectionFraction("LV"),))
+    model = TrainedModel(Threshold(), anatomy, 32, 1.25, "demo")
+    (result,) = Inference(Segmenter(model), find_cases(str(tmp_path / "cine.nii.gz")), tmp_path / "out").run()
+    labels = nib.load(tmp_path / "out" / "cine_seg.nii.gz")
+    assert labels.shape == frames.shape and labels.header.get_zooms()[3] == pytest.approx(0.15)
+    assert (result.phases["ED"].frame, result.phases["ES"].frame) == (1, 4)
+    assert result.value("LV ejection fraction").number == pytest.approx(100 * (1 - 14**2 / 24**2), abs=3)
+    assert result.value("LV cardiac output").number > 0
+    page = (tmp_path / "out" / "cine_report.html").read_text()
+    assert "<polyline" in page and "data:image/png;base64," in page and "http" not in page.replace("http-equiv", "")
 
 
 def test_only_the_largest_piece_is_kept():

@@ -20,7 +20,10 @@ def grey_range(voxels: np.ndarray, volume: Volume) -> tuple[float, float]:
         finite = np.isfinite(voxels.astype(np.float32)).all()  # the precision in which slices are made
     if not finite:
         raise DataError(f"{_where(volume)}: the image holds NaN or infinite values, or too large ones; export it again")
-    low, high = (float(value) for value in np.percentile(voxels[unpadded(voxels)], PERCENTILES))
+    for part in (unpadded(voxels), ...):  # a bright box on black has nothing but padding around it
+        low, high = (float(value) for value in np.percentile(voxels[part], PERCENTILES))
+        if low != high:
+            break
     if np.float32(low) == np.float32(high):
         raise DataError(
             f"{_where(volume)}: the image is constant (percentiles 1 and 99 are equal); export it again or remove it"

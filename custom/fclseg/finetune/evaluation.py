@@ -19,11 +19,12 @@ from fclseg.networks.unet import UNet
 from fclseg.text import cell
 
 EVALUATION_FILES = ("evaluation.csv", "evaluation.json")
+PLOT = "agreement.png"
 
 
 def remove_evaluation(folder: Path) -> None:
     """Take away the scores of an earlier training or evaluation, which are not those of the model that is there now."""
-    for name in EVALUATION_FILES:
+    for name in (*EVALUATION_FILES, PLOT):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -11,14 +11,13 @@ from fclseg.anatomy.base import EjectionFraction
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume, read_images
 from fclseg.finetune.agreement import bland_altman, write_agreement_plot
-from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator, scores
+from fclseg.finetune.evaluation import PLOT, Evaluation, VolumeEvaluator, scores
 from fclseg.finetune.inference.measure import ejection_fraction, millilitres
 from fclseg.finetune.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 
 NETWORK = "network_"
 """Begins the columns of scores on the network's own grid, in a window at the centre of the image."""
-PLOT = "agreement.png"
 
 
 class FileEvaluator:

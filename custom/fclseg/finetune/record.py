@@ -7,7 +7,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from fclseg.data.slices import SliceStore
+from fclseg.files import whole_file
 from fclseg.finetune.evaluation import remove_evaluation
 from fclseg.finetune.handlers import CHECKPOINT
 from fclseg.networks.model_file import MODEL, TrainedModel, write_model
@@ -25,7 +28,8 @@ def write_record(output_dir: str | None, training: dict, losses: list[float]) ->
     if output_dir is None:
         return
     folder = Path(output_dir)
-    (folder / MODEL).unlink(missing_ok=True)
+    for path in (folder / MODEL, (folder / MODEL).with_suffix(".pt")):
+        path.unlink(missing_ok=True)
     remove_evaluation(folder)
     content = {**training, "dataset_dir": str(Path(training["dataset_dir"]).resolve())}
     content |= {"epochs": len(losses), "losses": losses}
@@ -38,6 +42,8 @@ def save_model(output_dir: str | None, model: TrainedModel) -> None:
         return
     path = Path(output_dir) / MODEL
     write_model(path, model)
+    with whole_file(path.with_suffix(".pt")) as draft:  # the weights alone, for MONAI's ckpt_export
+        torch.save({name: tensor.detach().cpu() for name, tensor in model.network.state_dict().items()}, draft)
     (path.parent / CHECKPOINT).unlink(missing_ok=True)
     print(f"model written to {path}")
 

@@ -45,10 +45,11 @@ class Decoder(nn.Module):
         )
         self.head = nn.Conv2d(channels[0], classes, kernel_size=1)
 
-    def forward(self, maps: Sequence[torch.Tensor]) -> torch.Tensor:
+    def forward(self, maps: list[torch.Tensor]) -> torch.Tensor:
+        """By index and not by zip, because TorchScript knows no other loop over layers and tensors at once."""
         x = maps[-1]
-        for up, skip in zip(self.up, reversed(maps[:-1]), strict=True):
-            x = up(x, skip)
+        for i, up in enumerate(self.up):
+            x = up(x, maps[len(maps) - 2 - i])
         return self.head(x)
 
 

@@ -11,7 +11,9 @@ from fclseg.finetune.inference.measure import Measurement, cavities, ejection_fr
 
 MASS_CHANGE = 0.25
 STROKE_CHANGE = 0.5
-"""A wall keeps its mass and both ventricles pump the same blood: more difference than this means a wrong outline."""
+OUTLIER = 0.25
+"""A wall keeps its mass and both ventricles pump the same blood: more difference than this means a wrong outline.
+A frame that leaves the curve of the others by more than a quarter of its range is none of its extremes."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +85,17 @@ def patient_result(patient: str, volumes: list[Measurement], anatomy: Anatomy, b
 def name_phases(volumes: Sequence[Measurement], anatomy: Anatomy) -> None:
     """ED is the frame with the largest volume of the first cavity, ES the one with the smallest.
 
-    A median over neighbouring frames decides, so that one frame that went wrong does not. Frames that were named by
-    the data set keep their names.
+    A frame far from the median of itself and its neighbours went wrong and is neither. Frames that were named by the
+    data set keep their names.
     """
     chosen = cavities(anatomy)
     if not chosen or len(volumes) < 3 or any(one.phase for one in volumes):
         return
     amounts = np.array([one.ml[chosen[0].structure] for one in volumes])
     smooth = np.median([np.roll(amounts, step) for step in (-1, 0, 1)], axis=0)
-    end_diastole, end_systole = int(smooth.argmax()), int(smooth.argmin())
+    steady = np.abs(amounts - smooth) <= OUTLIER * np.ptp(smooth)
+    end_diastole = int(np.where(steady, amounts, -np.inf).argmax())
+    end_systole = int(np.where(steady, amounts, np.inf).argmin())
     if end_diastole != end_systole:
         volumes[end_diastole].phase, volumes[end_systole].phase = "ED", "ES"
 

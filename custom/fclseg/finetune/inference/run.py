@@ -64,7 +64,9 @@ class Inference:
             write_index(self.output_dir, results, refused, self.anatomy, self.provenance)
             self._tell(results)
         if refused:
-            raise DataError(f"{len(refused)} of {len(self.cases) + len(refused)} refused: {' / '.join(refused)}")
+            raise DataError(
+                f"{len(refused)} of {len(self.cases) + len(self.cases.refused)} refused: {' / '.join(refused)}"
+            )
         return results
 
     def _outcomes(self, patients: list[tuple[str, list[Volume]]]) -> Iterator[PatientResult | DataError]:
