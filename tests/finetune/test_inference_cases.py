@@ -38,7 +38,7 @@ def test_cycle_alone_gives_its_named_phases(tmp_path):
     assert [case.phase for case in cases] == ["ED", "ES"]
     assert output_names(cases) == ["p1_4d_ED", "p1_4d_ES"]
     whole = np.asarray(nib.load(tmp_path / "p1" / "p1_4d.nii.gz").dataobj)
-    ((_, voxels),) = read_images([cases[1]])
+    ((_, voxels),) = read_images([cases.volumes[1]])
     assert np.array_equal(voxels, whole[::-1, ::-1, :, 2]), "stored as RAS, read as LPS"
     assert len(find_cases(str(tmp_path / "p1"), all_phases=True)) == 4
 

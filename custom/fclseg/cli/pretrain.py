@@ -74,7 +74,7 @@ def _run(arguments: argparse.Namespace, source: Path) -> int:
         return 0
     job = derive_job(source, folder / "job", settings.to_dict())
     print(f"{settings.row.title}, preset {settings.preset}, {len(sites)} sites, {settings.rounds} rounds -> {folder}")
-    progress = RoundLines(folder, settings.rounds)
+    progress = RoundLines(folder, settings.build_preset().pretraining.rounds)
     simulate(job, folder, sites, environment=environment, progress=progress)
     if not RunFolder(folder).complete:
         raise FCLSegError(f"the run ended without an encoder; NVFlare's messages are in {folder / SIMULATOR_LOG}")
@@ -91,7 +91,7 @@ def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, 
     from fclseg.flare.jobs import budget
 
     changes = {full_name(name): value for name, value in map(preset_change, arguments.set)}
-    preset, row = get_preset(arguments.preset, **changes), get_row(given.get("job"))
+    preset, row = get_preset(arguments.preset, **changes), get_row(str(given.get("job")))
     return {
         "preset": arguments.preset,
         "rounds": arguments.rounds,

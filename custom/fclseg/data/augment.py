@@ -82,7 +82,7 @@ def augment_maps(
     images: torch.Tensor, maps: torch.Tensor, generator: torch.Generator, ranges: Ranges = RANGES
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As ``augment_labelled``, for maps [B, K, H, W] of real numbers: interpolated, and 0 outside the image."""
-    size = images.shape[2:]
+    size = (images.shape[2], images.shape[3])
     with _full_precision(images):
         grid = _grid(_random_affine(images, size, ranges, generator), images, size)
         moved = _resample(maps.to(images.dtype), grid, "bilinear")

@@ -92,7 +92,8 @@ def scan(
     paint_heart(rng, scene, plane, heart, pulse)
     atrium = (pulse.cavity < 0) & ~pulse.has_lv
     arrays = (acquire(rng, scene, scanner), pulse.labels(), atrium)
-    return Acquisition(*(np.ascontiguousarray(array.transpose(2, 3, 1, 0)) for array in arrays), contraction(frames)[1])
+    images, labels, above = (np.ascontiguousarray(array.transpose(2, 3, 1, 0)) for array in arrays)
+    return Acquisition(images, labels, above, contraction(frames)[1])
 
 
 def _rng(seed: int, *keys: object) -> np.random.Generator:
@@ -149,7 +150,8 @@ def _write_hvsmr(root: Path, patient: int, seed: int, scanner: Scanner, frames: 
     """One resting phase of a nearly isotropic scan that is cropped to the heart."""
     heart, rng = draw_heart(seed, patient), _rng(seed, "scan", patient)
     spacing = round(scanner.pixel * 0.9, 3)
-    close_up = replace(scanner, matrix=tuple(round(n * 0.6) for n in scanner.matrix), pixel=spacing)
+    rows, columns = (round(n * 0.6) for n in scanner.matrix)
+    close_up = replace(scanner, matrix=(rows, columns), pixel=spacing)
     heights = np.arange(heart.length * 1.25, -2 * heart.wall, -spacing)
     acquired = scan(heart, close_up, rng, 1, heights)
     labels = np.select([acquired.labels == MYO, np.isin(acquired.labels, (RV, LV)) | acquired.atrium], [1, 2], 0)

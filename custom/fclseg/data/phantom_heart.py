@@ -127,9 +127,10 @@ def beat(heart: Heart, x: np.ndarray, y: np.ndarray, heights: np.ndarray, jitter
     uneven = 1 + heart.unevenness[0] * np.cos(angle - heart.unevenness[1])
     wall = distance - np.sqrt(inner**2 + (outer**2 - inner**2) * uneven) * outline
     rv = np.maximum(_rv_distance(heart, dx, dy, outer, ratio, curve), -wall)
-    below = ((ratio <= valve)[:, :, None, None] for valve in (1, heart.rv_base))
+    has_lv, has_rv = ((ratio <= valve)[:, :, None, None] for valve in (1, heart.rv_base))
     papillary = _papillary_distance(heart, dx, dy, inner, ratio)
-    return Beat(cavity.astype(np.float32), wall.astype(np.float32), rv.astype(np.float32), papillary, *below, edge)
+    cavity, wall, rv = (array.astype(np.float32) for array in (cavity, wall, rv))
+    return Beat(cavity, wall, rv, papillary, has_lv, has_rv, edge)
 
 
 def _harmonics(rng: np.random.Generator, amplitudes: tuple[float, ...]) -> tuple[tuple[float, float], ...]:

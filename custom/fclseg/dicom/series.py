@@ -94,5 +94,5 @@ def _normal(header: Any) -> np.ndarray:
     return np.cross(direction[:3], direction[3:])
 
 
-def _along(header: Any, normal: np.ndarray) -> float:
+def _along(header: Any, normal: Sequence[float] | np.ndarray) -> float:
     return float(np.dot([float(value) for value in header.ImagePositionPatient], normal))

@@ -23,7 +23,8 @@ def pretrained(
         print(f"encoder {encoder_file}: {load_encoder(network, encoder_file)}")
     if network_file:
         print(f"network {network_file}: {load_network(network, network_file)}")
-    return network.to(device, memory_format=torch.channels_last)
+    network.to(device)
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def parameter_groups(network: UNet, lr: float, encoder_lr_factor: float) -> list[dict]:

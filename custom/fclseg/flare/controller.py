@@ -148,7 +148,8 @@ class RoundController(Controller):
                     f"did not finish task {task_name} within {timeout} s" if task.client_tasks else "fetched no task"
                 )
                 failures[site] = f"{site} {fault}"
-                self._attendance.fell_silent(site)
+                if self._attendance is not None:
+                    self._attendance.fell_silent(site)
                 self.log_warning(fl_ctx, f"{failures[site]}; it is left out until it asks for work again")
         return failures
 

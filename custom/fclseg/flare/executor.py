@@ -24,6 +24,7 @@ class SiteExecutor(LearnerExecutor):
 
     def __init__(self, learner_id: str):
         super().__init__(learner_id, train_task=PRETRAIN_TASK)
+        self.is_initialized: bool = False
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
         if task_name not in (PRETRAIN_TASK, DISTANCE_TASK):

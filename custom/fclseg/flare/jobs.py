@@ -161,7 +161,7 @@ def defaults(row: Row) -> dict[str, Any]:
     return DEFAULTS | ({"changes": changes} if changes else {})
 
 
-def budget(row: Row, preset: Preset) -> dict[str, int]:
+def budget(row: Row, preset: Preset) -> dict[str, object]:
     """What a job that trains on labels changes in the preset.
 
     The server does not know how many labels the sites have, so where the preset bounds the steps, an epoch counts as

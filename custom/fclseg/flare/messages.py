@@ -5,6 +5,7 @@ APP_DEFINED by site for what is passed on between sites (features, which are no 
 for the distance. Its meta data say which run and round it belongs to.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +65,7 @@ class Message:
             if not isinstance(entry, DXO) or not isinstance(entry.data, dict):
                 raise PublicError(f"a message has no component in '{name!s:.40}': run one version everywhere")
             if name == DISTANCE:
-                message.distance = check_distance(entry.data.get("d"), "the message")
+                message.distance = check_distance(entry.data.get("d", math.nan), "the message")
             elif str(name).endswith(ENCODED):
                 message.encoded[name.removesuffix(ENCODED)] = _arrays(entry)
             elif entry.data_kind == DataKind.COLLECTION:

@@ -105,7 +105,7 @@ class Place:
         """torch threads of a site's training. Fixed, because the number changes the last bits of a sum."""
         chosen = self.option("threads") or "1"
         if not chosen.isdecimal() or int(chosen) < 1:
-            raise FCLSegError(f"{self.name} cannot train with '{chosen}' threads: give a whole number from 1 on")
+            raise FCLSegError(f"{self.name} cannot train with '{chosen}' threads: give a whole number of at least 1")
         return int(chosen)
 
     @property

@@ -17,6 +17,7 @@ from fclseg.flare.settings import PATIENCE, RunSettings, with_present_names
 from fclseg.flare.tensors import KEPT_CHECKPOINTS, read_state, write_state
 from fclseg.locks import held
 from fclseg.methods.base import Method
+from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import save_encoder, save_network
 from fclseg.networks.model_file import MODEL, TrainedModel, write_model
 
@@ -149,14 +150,15 @@ class RunFolder:
         """Write what the bundles take, and then that the run is complete: the global encoder, if there is one, and the
         whole network of a job that trains one."""
         result: dict[str, Any] = {}
+        last = settings.build_preset().pretraining.rounds - 1
         if encoder is not None:
-            export_encoder(self.path / ENCODER, encoder, settings, settings.rounds - 1)
+            export_encoder(self.path / ENCODER, encoder, settings, last)
             result["encoders"] = {GLOBAL: ENCODER}
             if encoder.segments:
                 export_model(self.path / MODEL, encoder, settings)
                 result["model"] = result["network"] = MODEL
             elif encoder.whole_network:
-                save_network(self.path / NETWORK, encoder.online, _origin(settings, settings.rounds - 1))
+                save_network(self.path / NETWORK, encoder.online, _origin(settings, last))
                 result["network"] = NETWORK
         else:
             trained = {site for line in self.rounds() for site, report in line["sites"].items() if "loss" in report}
@@ -190,7 +192,8 @@ def _origin(settings: RunSettings, round_number: int) -> dict[str, object]:
 def export_model(path: Path, method: Method, settings: RunSettings) -> None:
     """The whole online network of a job that trains one to segment, in the form that the bundles' inference loads."""
     images, anatomy = settings.build_preset().images, get_anatomy(settings.anatomy)
-    write_model(path, TrainedModel(method.online, anatomy, images.size, images.spacing(anatomy), settings.preset))
+    network: FreezableUNet = method.online  # type: ignore[assignment]  # of a method that trains whole networks
+    write_model(path, TrainedModel(network, anatomy, images.size, images.spacing(anatomy), settings.preset))
 
 
 def describe(record: dict[str, Any], rounds: int) -> str:

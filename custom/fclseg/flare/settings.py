@@ -84,7 +84,7 @@ class RunSettings:
             settings,
             preset=environment.get("FCLSEG_PRESET") or settings.preset,
             rounds=_integer(environment, "FCLSEG_ROUNDS", settings.rounds),
-            seed=_integer(environment, "FCLSEG_SEED", settings.seed),
+            seed=_integer(environment, "FCLSEG_SEED", settings.seed) or 0,
             run=environment.get("FCLSEG_RUN") or settings.run,
         )
         preset = settings.build_preset()
@@ -122,7 +122,7 @@ class RunSettings:
                 raise FCLSegError(f"'{name}' cannot be '{getattr(self, name)}': choose one of {', '.join(choices)}")
         for name in ("outlier_factor", "weight_cap"):
             if not 1 <= getattr(self, name) < math.inf:
-                raise FCLSegError(f"'{name}' cannot be {getattr(self, name)}: give a number from 1 on")
+                raise FCLSegError(f"'{name}' cannot be {getattr(self, name)}: give a number of at least 1")
 
     def check_place(self, place: "Place") -> None:
         """Diagnostics send networks that the exchange plan keeps at the site; no hospital's may leave for them."""
@@ -179,7 +179,7 @@ KINDS = {
 """For each kind of setting: the test of a value, and what to give."""
 
 
-def _check_kind(name: str, value: object) -> None:
+def _check_kind(name: str, value: Any) -> None:
     """Refuse a value of another kind than the setting's: a job is a file that people edit."""
     kind = RunSettings.__annotations__[name]
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
@@ -192,7 +192,7 @@ def _check_kind(name: str, value: object) -> None:
         return any(test(value) for test, _ in tests)
 
     if name in LEAST:
-        wanted += f" from {LEAST[name]} on"
+        wanted += f" of at least {LEAST[name]}"
     if not fits(value) or (name in LEAST and value < LEAST[name]):
         raise FCLSegError(f"the job's '{name}' cannot be {value!r}: give {wanted}")
 

@@ -10,9 +10,10 @@ PHANTOM_PATIENTS = 3
 
 def shared_places(place: Place, sites: list[str]) -> tuple[dict[str, str | None], str]:
     """Folders for all simulated sites, and a sentence for the log that says which images are used."""
-    folders = {"runs": str(place.runs), "cache": str(place.cache), "splits": place.splits and str(place.splits)}
+    split = str(place.splits) if place.splits else None
+    folders: dict[str, str | None] = {"runs": str(place.runs), "cache": str(place.cache), "splits": split}
     if place.data is not None:
-        return folders | {"data": str(place.data)}, f"images: {place.data}, dealt to {len(sites)} sites"
+        return folders | {"data": str(place.data)}, f"images: {place.data}, split across {len(sites)} sites"
     count = PHANTOM_PATIENTS * len(sites)
     folder = place.cache / f"phantom-{count}-patients-{len(sites)}-scanners"
     if not folder.exists():

@@ -98,7 +98,9 @@ def load_encoder(network: nn.Module, path: Path | str) -> LoadReport:
 
 def save_network(path: Path | str, network: nn.Module, metadata: Mapping[str, object]) -> None:
     """Write a whole network as ``encoder.*`` and ``decoder.*``."""
-    write_tensors(path, network.state_dict(), {"channels": format_channels(network.encoder.channels), **metadata})
+    write_tensors(
+        path, network.state_dict(), {"channels": format_channels(widths(network.get_submodule("encoder"))), **metadata}
+    )
 
 
 def load_network(network: nn.Module, path: Path | str) -> LoadReport:
@@ -118,7 +120,7 @@ def load_network(network: nn.Module, path: Path | str) -> LoadReport:
         raise FCLSegError(
             f"network file {path} ({metadata.get('channels', 'unknown widths')}, preset "
             f"{metadata.get('preset', 'unknown')}) does not fit the network "
-            f"({format_channels(network.encoder.channels)}): {report}, first '{wrong[0]}'; {hint}"
+            f"({format_channels(widths(network.get_submodule('encoder')))}): {report}, first '{wrong[0]}'; {hint}"
         )
     network.load_state_dict({name: tensors[name] for name in report.matched}, strict=False)
     return report

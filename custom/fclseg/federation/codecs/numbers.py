@@ -44,7 +44,7 @@ def read(parts: Parts, name: str, kind: type, count: int) -> np.ndarray:
 
 
 def read_scales(parts: Parts, name: str, count: int) -> np.ndarray:
-    """Scales: finite numbers from 0 on."""
+    """Scales: finite numbers of at least 0."""
     scales = read(parts, name, np.float32, count)
     if not (np.isfinite(scales).all() and (scales >= 0).all()):
         raise FCLSegError(f"an encoded message has {name} that are no scales: it is damaged and not used")

@@ -14,7 +14,7 @@ from fclseg.errors import DataError
 
 
 @dataclass(frozen=True)
-class Cases(Sequence[Volume]):
+class Cases:
     """The volumes to segment, and sentences about files that cannot be."""
 
     volumes: tuple[Volume, ...]
@@ -23,8 +23,8 @@ class Cases(Sequence[Volume]):
     def __len__(self) -> int:
         return len(self.volumes)
 
-    def __getitem__(self, index: int) -> Volume:
-        return self.volumes[index]
+    def __iter__(self) -> Iterator[Volume]:
+        return iter(self.volumes)
 
     def by_patient(self) -> Iterator[tuple[str, list[Volume]]]:
         for patient, group in groupby(self.volumes, key=lambda volume: volume.patient):

@@ -38,7 +38,7 @@ class Inference:
     def __init__(
         self,
         segmenter: Segmenter,
-        cases: Sequence[Volume],
+        cases: Cases | Sequence[Volume],
         output_dir: str | Path,
         checkpoint: str | Path | None = None,
         workers: int = 1,
