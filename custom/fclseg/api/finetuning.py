@@ -70,6 +70,6 @@ def finetune(
 def segment(
     model: Path | str, images: Path | str, out: Path | str, *, encoder: EncoderFactory = Encoder
 ) -> list[PatientResult]:
-    """Segment a NIfTI file or a folder; label maps, pictures and measurements go to ``out``."""
+    """Segment a NIfTI file or a folder; label maps, pictures and tables go to ``out``. One result per patient."""
     segmenter = Segmenter(load_model(model, encoder=encoder), choose_device())
     return Inference(segmenter, find_cases(str(images), output_dir=str(out)), out).run()
