@@ -7,7 +7,7 @@ import pytest
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.cli import build_parser, main
-from fclseg.cli.pretrain import Progress, _changes, _sites
+from fclseg.cli.pretrain import RoundLines, _changes, _sites
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
@@ -124,15 +124,16 @@ def test_hospitals_keep_their_names_in_the_simulator(hospitals, tmp_path, monkey
 def test_a_labelled_job_takes_the_budget_of_the_preset_it_is_given():
     arguments = ["pretrain", "--job", "x", "--preset", "small", "--set", "finetune_batch=4"]
     settings = _changes(build_parser().parse_args(arguments), {"job": "finetune_federated"})
-    assert settings["changes"] == {"rounds": 10, "local_epochs": 30, "batch_size": 4, "finetune_batch": 4}
-    assert _changes(build_parser().parse_args(arguments), {"job": "fedbyol"})["changes"] == {"finetune_batch": 4}
+    own, budget = {"finetuning.batch_size": 4}, {"pretraining.rounds": 10, "pretraining.local_epochs": 30}
+    assert settings["changes"] == {**own, **budget, "pretraining.batch_size": 4}
+    assert _changes(build_parser().parse_args(arguments), {"job": "fedbyol"})["changes"] == own
 
 
 def test_one_line_per_round(tmp_path, capsys):
     folder = _run_folder(tmp_path)
     site = {"samples": 4, "status": "ok"}
     record = {"round": 0, "loss": 0.5, "d": None, "d_predicted": 0.25, "seconds": 2.0, "sites": {"a": site, "b": site}}
-    progress = Progress(folder.path, rounds=2)
+    progress = RoundLines(folder.path, rounds=2)
     with open(folder.path / "rounds.jsonl", "w") as file:
         file.write(json.dumps(record) + "\n" + '{"round": 1, ')
         file.flush()
