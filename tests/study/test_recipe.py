@@ -24,8 +24,8 @@ LOSSES = {
         "full": 2.488857, "frozen": 2.504895,
     }
 }  # fmt: skip
-"""By recipe: the loss of a first round of pre-training, and of the third epoch of fine-tuning. Computed by version 0.1 on
-the images of ``discs.py``, which do not change when the phantom does."""
+"""By recipe: the loss of a first round of pre-training and of the third epoch of fine-tuning, on ``discs.py``. Version
+0.1 computed them; these images do not change when the phantom does."""
 TOLERANCE = 3e-3
 """For other processors, whose last bits differ."""
 PRESET = get_preset("demo")
