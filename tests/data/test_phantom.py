@@ -116,7 +116,8 @@ def test_anatomy_changes_from_base_to_apex(acdc):
         cavity, right = ((labels == structure).sum(axis=(0, 1)) for structure in (LV, RV))
         present = np.flatnonzero(cavity)
         assert (np.diff(cavity[present]) < 0).mean() > 0.7  # narrows towards the apex, which comes last
-        assert right[: len(right) // 2].sum() > 2 * right[len(right) // 2 :].sum()
+        right = right[right > 0]  # above its valves there is none
+        assert right[: len(right) // 2].mean() > 1.5 * right[len(right) // 2 :].mean()
 
 
 def test_the_wall_thickens_and_keeps_its_volume(acdc):
