@@ -23,7 +23,7 @@ from fclseg.federation.codecs.rotation import Rotation
 from fclseg.federation.codecs.steps import Steps
 from fclseg.federation.codecs.topk import TopK
 from fclseg.federation.codecs.uniform import Uniform
-from fclseg.federation.states import Arrays, array_bytes, to_arrays
+from fclseg.federation.states import Arrays, array_bytes, parameter_names, to_arrays
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
 from fclseg.presets import get_preset
@@ -73,10 +73,9 @@ def rate(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> t
     for name, arrays in after.items():
         sent = codec.encode(arrays, before[name], seed=1)
         size += sent.message.size
-        for key, array in arrays.items():
-            if array.dtype.kind == "f":
-                error += float(np.square(sent.decoded[key] - array, dtype=np.float64).sum())
-                square += float(np.square(before[name][key] - array, dtype=np.float64).sum())
+        for key in parameter_names(arrays):
+            error += float(np.square(sent.decoded[key] - arrays[key], dtype=np.float64).sum())
+            square += float(np.square(before[name][key] - arrays[key], dtype=np.float64).sum())
     return 32 * size / sum(map(array_bytes, after.values())), error / square
 
 
