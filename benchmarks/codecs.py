@@ -17,7 +17,7 @@ import torch
 from fclseg.data.sampler import Batch
 from fclseg.federation.codecs.codec import Codec
 from fclseg.federation.codecs.presets import CODECS
-from fclseg.federation.states import Arrays, array_bytes, to_arrays
+from fclseg.federation.states import Arrays, array_bytes, parameter_names, to_arrays
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer
 from fclseg.presets import get_preset
@@ -50,10 +50,9 @@ def code(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> t
         sent = codec.encode(arrays, before[name], seed=1)
         decoded = codec.decode(sent.message, arrays, before[name], seed=1)
         size += sent.message.size
-        for key, array in arrays.items():
-            if array.dtype.kind == "f":
-                error += float(np.square(decoded[key] - array, dtype=np.float64).sum())
-                square += float(np.square(before[name][key] - array, dtype=np.float64).sum())
+        for key in parameter_names(arrays):
+            error += float(np.square(decoded[key] - arrays[key], dtype=np.float64).sum())
+            square += float(np.square(before[name][key] - arrays[key], dtype=np.float64).sum())
     return size, error / square
 
 

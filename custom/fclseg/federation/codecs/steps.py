@@ -2,7 +2,7 @@
 
 Most numbers of an update are near 0 and few are large. With one step for all of them and entropy coding, the bits go
 where the large ones are, which a rotation would have mixed up: at 1.4 bits per number the squared error of a real
-update is 0.10 of its square, that of a rotated one with 2 bits 0.12 (docs/communication.md).
+update is 0.11 of its square, that of a rotated one with 2 bits 0.12 (docs/communication.md).
 """
 
 from dataclasses import dataclass
