@@ -11,9 +11,9 @@ from fclseg.finetune.inference.measure import Measurement, cavities, ejection_fr
 
 MASS_CHANGE = 0.25
 STROKE_CHANGE = 0.5
-OUTLIER = 0.25
+OUTLIER = 0.5
 """A wall keeps its mass and both ventricles pump the same blood: more difference than this means a wrong outline.
-A frame that leaves the curve of the others by more than a quarter of its range is none of its extremes."""
+A frame that leaves the curve of the others by more than half of its range is none of its extremes."""
 
 
 @dataclass(frozen=True)
