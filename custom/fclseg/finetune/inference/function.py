@@ -118,7 +118,7 @@ def _function(end_diastole: Measurement, end_systole: Measurement, anatomy: Anat
             Value(f"{name} ejection fraction", fraction, "%", fits),
             Value(f"{name} stroke volume", edv - esv, "ml", fits),
         ]
-        values += _indexed(f"{name} end-diastolic volume", edv, "ml", fits, body)
+        values += _indexed(f"{name} end-diastolic volume", edv, "ml", volume_fits, body)
         if body.heart_rate is not None:
             values.append(Value(f"{name} cardiac output", (edv - esv) * body.heart_rate / 1000, "l/min", fits))
     return values + _masses(end_diastole, anatomy, body)
