@@ -10,11 +10,15 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pytest
-from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
+import torch
+from monai.bundle import ConfigParser, ConfigWorkflow, ckpt_export, verify_metadata, verify_net_in_out
+from monai.data import MetaTensor
+from monai.inferers import Inferer
 
 from fclseg.data.phantom import write_phantom
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import save_encoder
+from fclseg.networks.model_file import load_model
 from fclseg.presets import get_preset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +65,7 @@ def trained(place):
 def test_train(trained):
     folder, printed = trained
     assert {path.name for path in folder.iterdir()} == {
-        "model.safetensors", "training.json", "evaluation.csv", "evaluation.json",
+        "model.safetensors", "model.pt", "training.json", "evaluation.csv", "evaluation.json", "agreement.png",
     }  # fmt: skip
     assert "0 missing, 0 unexpected" in printed and "held-out patients: mean Dice" in printed
     record = json.loads((folder / "training.json").read_text())
@@ -103,6 +107,61 @@ def test_inference_on_a_patient_folder(trained, place):
         assert (place / "clinic" / f"{stem}_overlay.png").stat().st_size > 10_000
     rows = json.loads((place / "clinic" / "measurements.json").read_text())["volumes"]
     assert [row["phase"] for row in rows] == ["ED", "ES"] and {row["patient"] for row in rows} == {"patient001"}
+
+
+def test_inference_delivers_the_dice_that_evaluation_promises(trained, place):
+    """On the original grid, for the patient that was held out: the same label maps, so the same Dice."""
+    folder, _ = trained
+    content = json.loads((folder / "evaluation.json").read_text())
+    rows = {(row["patient"], row["frame"]): row for row in content["volumes"]}
+    (held_out,) = {patient for patient, _ in rows}
+    run = bundle_command(
+        "run", "--config_file", config("acdc_unet", "inference"), "--input", place / "acdc" / held_out,
+        "--output_dir", place / "promised", "--checkpoint", folder / "model.safetensors", cache=place / "cache",
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    for (patient, frame), row in rows.items():
+        name = f"{patient}_frame{frame:02d}"
+        found = np.asarray(nib.load(place / "promised" / f"{name}_seg.nii.gz").dataobj)
+        truth = np.asarray(nib.load(place / "acdc" / patient / f"{name}_gt.nii.gz").dataobj)
+        for value, structure in ((1, "RV"), (2, "MYO"), (3, "LV")):
+            both = ((found == value) & (truth == value)).sum()
+            size = (found == value).sum() + (truth == value).sum()
+            assert row[f"dice_{structure}"] == pytest.approx(2 * both / size if size else 1.0, abs=1e-5)
+        assert {"network_dice_LV", "ml_LV", "true_ml_LV"} < set(row)
+    assert {"LV volume", "LV ejection fraction"} <= set(content["agreement"])
+
+
+def test_export_to_torchscript_gives_the_same_labels(trained, place):
+    exported = place / "model.ts"
+    ckpt_export(
+        "network_def", filepath=str(exported), ckpt_file=str(trained[0] / "model.pt"), preset="demo",
+        meta_file=str(BUNDLES / "acdc_unet" / "configs" / "metadata.json"),
+        config_file=config("acdc_unet", "train"), dataset_dir=str(place / "acdc"),
+    )  # fmt: skip
+    images = torch.rand(3, 1, 48, 48, generator=torch.Generator().manual_seed(0))
+    network = load_model(trained[0] / "model.safetensors").network
+    with torch.inference_mode():
+        assert torch.equal(torch.jit.load(exported)(images).argmax(1), network(images).argmax(1))
+
+
+def test_a_tool_that_injects_no_metadata_can_use_the_bundle(trained, place):
+    """As MONAI Label does: the config alone, its pre-processing, inferer, network and post-processing."""
+    parser = ConfigParser()
+    parser.read_config(config("acdc_unet", "inference"))
+    parser["checkpoint"] = str(trained[0] / "model.safetensors")
+    keys = ("preprocessing", "inferer", "network_def", "postprocessing")
+    prepare, inferer, network, finish = (parser.get_parsed_content(key) for key in keys)
+    assert isinstance(inferer, Inferer)
+    path = next((place / "acdc" / "patient001").glob("*_frame01.nii.gz"))
+    data = prepare({"image": str(path)})
+    with torch.inference_mode():
+        data["pred"] = inferer(data["image"][None], network)[0]
+    data["pred"] = MetaTensor(
+        data["pred"], meta=data["image"].meta, applied_operations=data["image"].applied_operations
+    )
+    labels = finish(data)["pred"]
+    assert tuple(labels.shape[1:]) == nib.load(path).shape and set(np.unique(labels)) <= {0, 1, 2, 3}
 
 
 def test_refusal_is_one_sentence_and_exit_code_one(place):
@@ -173,7 +232,7 @@ def test_inference_config_has_the_properties_that_monai_applications_expect(trai
 @pytest.mark.parametrize("bundle", NAMES)
 def test_bundle_is_complete(bundle):
     for name in ("configs/train.json", "configs/evaluate.json", "configs/inference.json", "configs/logging.conf",
-                 "configs/metadata.json", "docs/README.md", "LICENSE"):  # fmt: skip
+                 "configs/metadata.json", "docs/README.md", "docs/data_license.txt", "LICENSE"):  # fmt: skip
         assert (BUNDLES / bundle / name).is_file(), f"{bundle} lacks {name}"
 
 

@@ -11,9 +11,9 @@ from fclseg.finetune.inference.measure import Measurement, cavities, ejection_fr
 
 MASS_CHANGE = 0.25
 STROKE_CHANGE = 0.5
-OUTLIER = 0.25
+OUTLIER = 0.5
 """A wall keeps its mass and both ventricles pump the same blood: more difference than this means a wrong outline.
-A frame that leaves the curve of the others by more than a quarter of its range is none of its extremes."""
+A frame that leaves the curve of the others by more than half of its range is none of its extremes."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _function(end_diastole: Measurement, end_systole: Measurement, anatomy: Anat
             Value(f"{name} ejection fraction", fraction, "%", fits),
             Value(f"{name} stroke volume", edv - esv, "ml", fits),
         ]
-        values += _indexed(f"{name} end-diastolic volume", edv, "ml", fits, body)
+        values += _indexed(f"{name} end-diastolic volume", edv, "ml", volume_fits, body)
         if body.heart_rate is not None:
             values.append(Value(f"{name} cardiac output", (edv - esv) * body.heart_rate / 1000, "l/min", fits))
     return values + _masses(end_diastole, anatomy, body)

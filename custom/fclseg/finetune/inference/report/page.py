@@ -18,6 +18,8 @@ __all__ = ["INDEX", "Provenance", "page_name", "write_index", "write_patient"]
 
 INDEX = "index.html"
 ENDING = "_report.html"
+KEY_FIGURES = ("ejection fraction", "end-diastolic volume", " mass")
+"""What the index shows of a patient with both phases; without them, the first few values."""
 
 
 def write_patient(
@@ -49,8 +51,8 @@ def write_index(
 ) -> None:
     """``index.html``: all patients, those to look at first."""
     order = sorted(results, key=lambda result: (not result.flags, result.patient))
-    names = [value.name for result in order for value in result.values if _in_index(value)]
-    columns = list(dict.fromkeys(names))[:6]
+    names = list(dict.fromkeys(value.name for result in order for value in result.values))
+    columns = [name for name in names if name.endswith(KEY_FIGURES)] or names[:6]
     rows = [
         {"result": result, "link": f"{page_name(result.patient)}{ENDING}", "cells": [result.value(c) for c in columns]}
         for result in order
@@ -63,10 +65,6 @@ def write_index(
 def page_name(patient: str) -> str:
     """A patient's name as the beginning of a file name."""
     return "".join(character if character.isalnum() or character in "-_." else "_" for character in patient)
-
-
-def _in_index(value: Value) -> bool:
-    return value.name.endswith(("ejection fraction", "end-diastolic volume", " mass", " volume"))
 
 
 def _row(value: Value, normal: Normal | None) -> dict[str, Any]:

@@ -1,0 +1,251 @@
+"""Damaged, contradictory and strange images through ``data check`` and inference, counted by class.
+
+    python benchmarks/mutated_inputs.py --count 1000
+
+Every mutation says what must happen: it is refused in one sentence, or it is harmless and the labels stay right. A
+traceback, a hang, a wrong acceptance or a half-written file is a failure, and the exit code says so.
+"""
+
+import argparse
+import contextlib
+import gzip
+import io
+import os
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import torch
+from torch import nn
+
+from fclseg.anatomy.families.plain import from_labels
+from fclseg.data.check import check_folder
+from fclseg.errors import DataError
+from fclseg.finetune.inference.cases import find_cases
+from fclseg.finetune.inference.run import Inference
+from fclseg.finetune.inference.segment import Segmenter
+from fclseg.networks.model_file import TrainedModel
+
+SHAPE, SIZES = (26, 24, 4), (1.5, 1.5, 8.0)
+SECONDS = 60
+REFUSED, RIGHT, EITHER = "refused", "right", "either"
+Random = np.random.Generator
+
+
+class Threshold(nn.Module):
+    """A network whose right answer is known: bright pixels are structure 1."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.cat([0.5 - images, images - 0.5], dim=1) * 40
+
+
+@dataclass(frozen=True)
+class Mutation:
+    name: str
+    change: Callable[[Path, Random], None]
+    expected: str
+
+
+def disc() -> np.ndarray:
+    x, y = np.meshgrid(np.arange(SHAPE[0]), np.arange(SHAPE[1]), indexing="ij")
+    return np.repeat((np.hypot(x - 12, y - 11) < 6)[..., None], SHAPE[2], axis=2)
+
+
+def write(path: Path, voxels: np.ndarray | None = None, affine: np.ndarray | None = None) -> nib.Nifti1Image:
+    noise = np.random.default_rng(0).integers(0, 20, SHAPE)
+    voxels = (disc() * 800 + 100 + noise).astype(np.int16) if voxels is None else voxels
+    image = nib.Nifti1Image(voxels, np.diag([-SIZES[0], -SIZES[1], SIZES[2], 1.0]) if affine is None else affine)
+    nib.save(image, path)
+    return image
+
+
+def header_bytes(position: Callable[[Random], int], value: Callable[[Random], bytes]) -> Callable[[Path, Random], None]:
+    def change(path: Path, random: Random) -> None:
+        content = bytearray(gzip.decompress(path.read_bytes()))
+        start, new = position(random), value(random)
+        content[start : start + len(new)] = new
+        path.write_bytes(gzip.compress(bytes(content)))
+
+    return change
+
+
+def voxel(value: float) -> Callable[[Path, Random], None]:
+    def change(path: Path, random: Random) -> None:
+        voxels = np.asarray(nib.load(path).dataobj).astype(np.float64)
+        voxels[tuple(random.integers(0, n) for n in SHAPE)] = value
+        write(path, voxels)
+
+    return change
+
+
+def cut(path: Path, random: Random) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: random.integers(0, len(content) - 1)])
+
+
+def flip_compressed_bytes(path: Path, random: Random) -> None:
+    content = bytearray(path.read_bytes())
+    for at in random.integers(10, len(content), 4):
+        content[at] ^= int(random.integers(1, 256))
+    path.write_bytes(bytes(content))
+
+
+def other_order(path: Path, random: Random) -> None:
+    axes, flips = random.permutation(3), random.choice([-1, 1], 3)
+    image = nib.load(path).as_reoriented(np.stack([axes, flips], axis=1))
+    nib.save(nib.Nifti1Image(np.asarray(image.dataobj), image.affine), path)
+
+
+def rotated(path: Path, random: Random) -> None:
+    turn = nib.eulerangles.euler2mat(*random.uniform(-0.6, 0.6, 3))
+    affine = np.eye(4)
+    affine[:3, :3] = turn @ np.diag([-SIZES[0], -SIZES[1], SIZES[2]])
+    write(path, affine=affine)
+
+
+def padded(path: Path, random: Random) -> None:
+    voxels = np.asarray(nib.load(path).dataobj)
+    write(path, np.pad(voxels, [(0, int(random.integers(8, 60))), (0, int(random.integers(8, 60))), (0, 0)]))
+
+
+def constant(path: Path, random: Random) -> None:
+    write(path, np.full(SHAPE, random.integers(-5, 5), np.int16))
+
+
+def pipe(path: Path, random: Random) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def text(path: Path, random: Random) -> None:
+    path.write_bytes(bytes(random.integers(0, 256, random.integers(0, 2000), dtype=np.uint8)))
+
+
+def dimensions(path: Path, random: Random) -> None:
+    write(path, np.zeros((9, 9, 1, 2, 2) if random.random() < 0.5 else (9, 9), np.int16))
+
+
+def moved_label(path: Path, random: Random) -> None:
+    affine = np.diag([-SIZES[0], -SIZES[1], SIZES[2], 1.0])
+    kind = random.integers(0, 4)
+    if kind == 3:
+        affine[:3, 3] = random.uniform(2, 30, 3)
+    else:
+        affine[kind, kind] *= -1
+    write(path.with_name("a_gt.nii.gz"), disc().astype(np.uint8), affine)
+
+
+def wrong_label(path: Path, random: Random) -> None:
+    write(path.with_name("a_gt.nii.gz"), disc().astype(np.int16) * int(random.choice([-1, 2, 7, 300])))
+
+
+def shape_of_label(path: Path, random: Random) -> None:
+    write(path.with_name("a_gt.nii.gz"), disc()[int(random.integers(1, 5)) :].astype(np.uint8))
+
+
+def float32(values: list[float]) -> Callable[[Random], bytes]:
+    return lambda random: np.float32(random.choice(values)).tobytes()
+
+
+PIXDIM = 76
+MUTATIONS = [
+    Mutation("untouched", lambda path, random: None, RIGHT),
+    Mutation("other order of axes, affine adjusted", other_order, RIGHT),
+    Mutation("oblique affine", rotated, RIGHT),
+    Mutation("padded", padded, RIGHT),
+    Mutation("cut short", cut, REFUSED),
+    Mutation("compressed bytes changed", flip_compressed_bytes, EITHER),
+    Mutation("random bytes", text, REFUSED),
+    Mutation("named pipe", pipe, REFUSED),
+    Mutation("2D or 5D", dimensions, REFUSED),
+    Mutation("constant", constant, REFUSED),
+    Mutation("NaN voxel", voxel(np.nan), REFUSED),
+    Mutation("infinite voxel", voxel(np.inf), REFUSED),
+    Mutation("voxel of 1e39", voxel(1e39), REFUSED),
+    Mutation("slope of 1e38", header_bytes(lambda r: 112, float32([1e38])), REFUSED),
+    Mutation(
+        "voxel size 0, negative, NaN or huge",
+        header_bytes(lambda r: PIXDIM + 4 * int(r.integers(1, 4)), float32([0.0, -1.5, np.nan, np.inf, 900.0, 1e-6])),
+        REFUSED,
+    ),
+    Mutation("unit metre", header_bytes(lambda r: 123, lambda r: bytes([1])), REFUSED),
+    Mutation("unknown unit", header_bytes(lambda r: 123, lambda r: bytes([5])), REFUSED),
+    Mutation("any byte of the header", header_bytes(lambda r: int(r.integers(0, 348)), lambda r: r.bytes(1)), EITHER),
+    Mutation("four bytes of the header", header_bytes(lambda r: int(r.integers(0, 344)), lambda r: r.bytes(4)), EITHER),
+    Mutation("label map elsewhere", moved_label, REFUSED),
+    Mutation("label of no structure", wrong_label, REFUSED),
+    Mutation("label of another shape", shape_of_label, REFUSED),
+]
+
+
+def outcome(mutation: Mutation, folder: Path, random: Random, segmenter: Segmenter) -> str:
+    """What became of one mutated image: refused, right, wrong, hang, traceback or half-written."""
+    data, out = folder / "data", folder / "out"
+    data.mkdir()
+    path = data / "a.nii.gz"
+    write(path)
+    (data / "labels.json").write_text('{"structures": {"1": "LV"}}')
+    mutation.change(path, random)
+    signal.alarm(SECONDS)
+    try:
+        problems = check_folder(data).problems
+        if problems:
+            return REFUSED if all("\n" not in problem for problem in problems) else "more than a sentence"
+        Inference(segmenter, find_cases(str(data)), out).run()
+        labels = np.asarray(nib.load(out / "a_seg.nii.gz").dataobj)
+        image = np.asarray(nib.load(path).dataobj)
+        return RIGHT if np.mean((labels > 0) != (image > 500)) < 0.04 else "wrong"
+    except DataError as error:
+        return REFUSED if "\n" not in str(error) else "more than a sentence"
+    except TimeoutError:
+        return "hang"
+    except Exception as error:
+        return f"traceback: {type(error).__name__}: {str(error)[:60]}"
+    finally:
+        signal.alarm(0)
+
+
+def run(count: int, seed: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]:
+    """Outcomes by class, and everything that should not have happened."""
+    signal.signal(signal.SIGALRM, _too_long)
+    segmenter = Segmenter(TrainedModel(Threshold(), from_labels({"structures": {"1": "LV"}}, "-"), 32, 1.5, "demo"))
+    counts: Counter[tuple[str, str]] = Counter()
+    faults = []
+    for number in range(count):
+        mutation = MUTATIONS[number % len(MUTATIONS)]
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            with contextlib.redirect_stderr(io.StringIO()):
+                found = outcome(mutation, Path(folder), np.random.default_rng([seed, number]), segmenter)
+            left = [path.name for path in Path(folder).rglob(".*")]
+        counts[mutation.name, found] += 1
+        allowed = {REFUSED, RIGHT, "wrong"} if mutation.expected == EITHER else {mutation.expected}
+        if found not in allowed or left:
+            faults.append(f"number {number}, {mutation.name}: {found} {left}")
+    return counts, faults
+
+
+def _too_long(number: int, frame: object) -> None:
+    raise TimeoutError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    counts, faults = run(arguments.count, arguments.seed)
+    for (name, found), count in sorted(counts.items()):
+        print(f"{name:<40} {found:<10} {count:>5}")
+    print(f"{arguments.count} mutated inputs, {len(faults)} faults")
+    print("\n".join(faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
