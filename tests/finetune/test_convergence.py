@@ -20,7 +20,7 @@ def test_the_rate_falls_to_zero_over_half_the_epochs():
     flat = [1.0] * 10
     assert rate_factor(flat, 5) == 1.0
     assert rate_factor([*flat, 1.0], 5) == 0.5 * (1 + math.cos(math.pi / 5))
-    assert rate_factor([*flat, 1.0] * 5, 5) < 1e-12
+    assert rate_factor(flat + [1.0] * 5, 5) < 1e-12
 
 
 def test_no_training_is_endless():
