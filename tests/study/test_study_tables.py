@@ -20,7 +20,7 @@ from fclseg.cli import main
 from fclseg.cli.study import TABLES as COMMAND_LINE_TABLES
 from fclseg.data.sites import Splits
 from fclseg.methods.registry import build_method
-from fclseg.networks.loading import read_tensors
+from fclseg.networks.loading import PREFIX, read_tensors
 from fclseg.presets import get_preset
 from fclseg.study.datasets import phantom_dataset
 from fclseg.study.tables import TABLES
@@ -245,7 +245,9 @@ def test_the_filter_and_the_settings_of_the_jobs_reach_pretraining(studies):
 
     def distance(run):
         trained, _ = read_tensors(run / "encoder.safetensors")
-        return max(float((trained[name] - start[name]).abs().max()) for name in start if name.endswith("weight"))
+        return max(
+            float((trained[PREFIX + name] - start[name]).abs().max()) for name in start if name.endswith("weight")
+        )
 
     assert distance(clipped) < 1e-5 < 1e-3 < distance(plain)
     settings = [json.loads((run / "config.json").read_text())["settings"] for run in (plain, clipped)]
