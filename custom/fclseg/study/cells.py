@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.anatomy.base import Anatomy
-from fclseg.presets import SETTINGS, Preset
+from fclseg.presets import SETTINGS, Preset, get_preset
 from fclseg.presets.settings import EARLIER_NAMES
 from fclseg.study.job_options import PLAIN, JobOptions
 
@@ -38,6 +38,10 @@ RECIPE_NAMES = {full: earlier for earlier, full in EARLIER_NAMES.items()}
 RECIPE_RATES = {"sgd": {"lr_moco": 0.05, "lr_byol": 0.5}, "adamw": {"lr_moco": 1e-3, "lr_byol": 1e-3}}
 """How recipe 2 called the settings, and the learning rates it listed in every identity. Keys keep these names, so that
 results which were stored before settings had groups are still found."""
+
+LATER_SETTINGS = ("pretraining.phantom_patients",)
+"""Settings that came after results had been stored: a key lists them only where they differ from the preset's own value.
+Whoever changes that value in a preset raises ``RECIPE``."""
 
 
 def recipe_settings(preset: Preset, names: Iterable[str]) -> dict[str, Any]:
@@ -77,7 +81,9 @@ class Pretraining:
 
     @cached_property
     def key(self) -> str:
-        names = [name for name in SETTINGS if not name.startswith("finetuning.")]
+        standard, values = get_preset(self.preset.name).values(), self.preset.values()
+        as_usual = [name for name in LATER_SETTINGS if values[name] == standard[name]]
+        names = [name for name in SETTINGS if not name.startswith("finetuning.") and name not in as_usual]
         settings = recipe_settings(self.preset, names) | {"name": self.preset.name}
         if settings["lr"] is None:
             settings |= RECIPE_RATES.get(self.preset.pretraining.optimizer, {})
