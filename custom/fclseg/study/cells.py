@@ -40,7 +40,7 @@ RECIPE_RATES = {"sgd": {"lr_moco": 0.05, "lr_byol": 0.5}, "adamw": {"lr_moco": 1
 results which were stored before settings had groups are still found."""
 
 LATER_SETTINGS = ("pretraining.phantom_patients",)
-"""Settings that came after results had been stored: a key lists them only where they differ from the preset's own value.
+"""Settings newer than stored results: a key lists them only where they differ from the preset's own value.
 Whoever changes that value in a preset raises ``RECIPE``."""
 
 
