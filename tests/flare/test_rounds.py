@@ -14,6 +14,8 @@ from fclseg.flare.messages import Message
 from fclseg.flare.policy import Policy
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import read_state
+from fclseg.methods.registry import build_method
+from fclseg.networks.loading import save_network
 from fclseg.study.report.curves import run_charts
 
 SITES = ("site-1", "site-2", "site-3")
@@ -33,6 +35,7 @@ def start(tmp_path, data, monkeypatch):
     """Start a run; its training slots are its own, so that it does not wait for other trainings on this machine."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("FCLSEG_DEVICE", "cpu")
+    monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))
     return lambda job, **settings: InProcess(tmp_path / job, data, job, **settings)
 
 
@@ -153,6 +156,21 @@ def test_a_site_that_joins_late_starts_with_the_global_network_as_its_target(sta
     assert all(torch.equal(joined[name], parts["mean:online"][name]) for name in weights)
     initial = _target(run.loop.method.state_dict())
     assert all(torch.equal(early[name], initial[name]) for name in weights)  # round 0 is as it was
+
+
+@pytest.mark.parametrize("job", ["mean_teacher", "mean_teacher_dp"])
+def test_a_run_that_starts_from_a_network_gives_every_site_that_network_as_its_target(start, tmp_path, job):
+    changes = {**TINY, "ema_momentum": 1.0}
+    network = build_method(job, RunSettings(job, changes=changes).build_preset(), seed=5).online
+    save_network(tmp_path / "network.safetensors", network, {})
+    run = start(job, rounds=2, changes=changes, network=str(tmp_path / "network.safetensors"))
+    records = run.complete()
+    if job == "mean_teacher_dp":
+        assert set(records[0]["distances"].values()) == {0.0}
+    for site in SITES:
+        target = _target(run.state(site, 0))
+        for name, parameter in network.named_parameters():
+            torch.testing.assert_close(target[name], parameter, msg=f"{site}: {name}")
 
 
 def test_an_answer_that_comes_too_late_is_metered(start):

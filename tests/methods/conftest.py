@@ -10,6 +10,14 @@ from fclseg.data.slices import open_store
 from fclseg.presets import get_preset
 
 
+@pytest.fixture(scope="session", autouse=True)
+def phantom_cache(tmp_path_factory):
+    """Methods that train on phantoms make them in the machine's cache; here it is a folder of the test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FCLSEG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def phantom_store(tmp_path_factory):
     """Slices of three patients at ``demo`` size."""

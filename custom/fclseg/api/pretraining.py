@@ -95,7 +95,7 @@ def _in_this_process(
         raise FCLSegError(f"{folder} belongs to a run over NVFlare: choose another folder")
     parties = []
     for name, patients in split.sites.items():
-        method = build_method(row, preset, seed, encoder=encoder).to(choose_device())
+        method = build_method(row, preset, seed, volumes[0].anatomy, encoder).to(choose_device())
         parties.append(LocalSite.start(name, method, _sampler(volumes, patients, method)))
     federation, losses = LocalFederation(row, parties, seed), []
     rounds = preset.pretraining.rounds

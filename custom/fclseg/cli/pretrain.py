@@ -107,12 +107,12 @@ def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, 
 
 
 def _anatomy(arguments: argparse.Namespace, row: "Row") -> dict[str, Any]:
-    """What a job that trains on labels segments: the structures of the data it is given."""
+    """What a job that trains a segmentation network segments: the structures of the data it is given."""
     from fclseg.anatomy.folders import folder_anatomy
     from fclseg.anatomy.registry import reference
     from fclseg.methods.registry import method_class
 
-    if arguments.data is None or not method_class(row).wants_labels:
+    if arguments.data is None or not method_class(row).segments:
         return {}
     anatomy = folder_anatomy(arguments.data)
     return {"anatomy": reference(anatomy)} if anatomy.structures else {}
