@@ -100,7 +100,7 @@ def test_listed_classes_are_classes_and_take_no_path_name_or_expression_from_a_j
 
 def test_jobs_say_nothing_about_who_and_where_a_party_is():
     for row in ROWS.values():
-        text = json.dumps([client(row), server(row, defaults(row))])
+        text = json.dumps([client(row, defaults(row)), server(row, defaults(row))])
         assert not {word for word in ("WORKSPACE", "JOB_ID", "SITE_NAME") if word in text}
 
 
