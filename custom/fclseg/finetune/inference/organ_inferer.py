@@ -7,6 +7,7 @@ import torch
 from monai.inferers import Inferer
 
 from fclseg.finetune.inference.locate import find_heart, recentre
+from fclseg.finetune.inference.segment import keep_largest_piece
 from fclseg.finetune.inference.windows import Windows
 
 
@@ -34,3 +35,8 @@ class OrganInferer(Inferer):
         planes = self.windows.paste(predict(self.windows.cut(slices, centre)), centre, slices.shape[1:])
         planes[:, 0] += 1 - planes.sum(dim=1)  # outside of the window
         return planes.movedim(0, -1)
+
+
+def keep_largest(labels: torch.Tensor) -> torch.Tensor:
+    """Labels [1, X, Y, S] with the largest piece only. MONAI's own transform needs one more library."""
+    return torch.from_numpy(keep_largest_piece(labels[0].cpu().numpy()))[None]
