@@ -124,8 +124,13 @@ def test_hospitals_keep_their_names_in_the_simulator(hospitals, tmp_path, monkey
 def test_a_labelled_job_takes_the_budget_of_the_preset_it_is_given():
     arguments = ["pretrain", "--job", "x", "--preset", "small", "--set", "finetune_batch=4"]
     settings = _changes(build_parser().parse_args(arguments), {"job": "finetune_federated"})
-    assert settings["changes"] == {"rounds": 10, "local_epochs": 30, "batch_size": 4, "finetune_batch": 4}
-    assert _changes(build_parser().parse_args(arguments), {"job": "fedbyol"})["changes"] == {"finetune_batch": 4}
+    assert settings["changes"] == {
+        "pretraining.rounds": 10,
+        "pretraining.local_epochs": 30,
+        "pretraining.batch_size": 4,
+        "finetuning.batch_size": 4,
+    }
+    assert _changes(build_parser().parse_args(arguments), {"job": "fedbyol"})["changes"] == {"finetuning.batch_size": 4}
 
 
 def test_one_line_per_round(tmp_path, capsys):
