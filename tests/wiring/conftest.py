@@ -1,0 +1,36 @@
+"""Small hospitals as real files, each written once."""
+
+import pytest
+
+from fclseg.data.phantom import write_phantom
+
+
+@pytest.fixture(scope="session")
+def hospitals(tmp_path_factory):
+    """Two hospitals of different sizes, each with a folder of its own."""
+    folders = {name: tmp_path_factory.mktemp(name) / "data" for name in ("site-1", "site-2")}
+    for number, folder in enumerate(folders.values()):
+        write_phantom(folder, patients=1 + number, frames=2, seed=number)
+    return folders
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory):
+    """Six patients with a cycle of four frames, two of them labelled, in one folder, as a simulation has it."""
+    folder = tmp_path_factory.mktemp("shared") / "data"
+    write_phantom(folder, patients=6, frames=4, seed=7)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def alone_on_the_cpu(tmp_path, monkeypatch):
+    """Training slots of its own, so that a run does not wait for other trainings on this machine."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("FCLSEG_DEVICE", "cpu")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FCLSEG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
