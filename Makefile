@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help install demo test nightly lint types format clean
+.PHONY: help install demo test nightly mutants lint types format clean
 help:            ## show this help
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -26,6 +26,9 @@ test: lint types ## style, types, and all but the nightly tests (under 9 minutes
 
 nightly: $(STAMP) ## only the tests that are too long for every run
 	$(BIN)/python -m pytest -m nightly
+
+mutants: $(STAMP) ## apply each of the deliberate faults to a copy and see that the tests notice (nightly; 25 minutes)
+	$(BIN)/python tests/mutants/run.py
 
 lint: $(STAMP)   ## style and formatting
 	$(BIN)/ruff check .
