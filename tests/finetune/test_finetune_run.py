@@ -44,7 +44,7 @@ def test_result_and_files(phantom, tmp_path):
     assert [row["phase"] for row in evaluation.rows] == ["ED", "ES"] * 2
     assert len(result.losses) == EPOCHS and result.losses[-1] < result.losses[0] and result.seconds > 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {MODEL, "training.json", "evaluation.csv", "evaluation.json"}
+    assert names == {MODEL, "model.pt", "training.json", "evaluation.csv", "evaluation.json"}
 
 
 def test_a_model_never_lies_beside_another_trainings_record(phantom, tmp_path):
@@ -158,7 +158,7 @@ def test_nobody_held_out_leaves_no_scores_of_an_earlier_training(phantom, tmp_pa
     everybody = tuple(f"patient{number:03d}" for number in range(1, 5))
     result = finetune(FinetuneSpec(phantom, everybody, (), preset="demo", overrides={"epochs": 1}), tmp_path)
     assert result.evaluation.rows == [] and result.evaluation.dice == {}
-    assert {path.name for path in tmp_path.iterdir()} == {MODEL, "training.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {MODEL, "model.pt", "training.json"}
     assert capsys.readouterr().out.endswith("nobody was held out, so nothing is scored\n")
 
 
@@ -168,7 +168,7 @@ def test_model_file_describes_itself_and_names_no_patient(phantom, tmp_path, enc
     assert model.anatomy.names == ("RV", "MYO", "LV") and model.preset == "demo" and model.image_size == 48
     assert model.spacing == get_preset("demo").images.spacing(ANATOMIES["acdc"])
     assert b"patient" not in (tmp_path / MODEL).read_bytes()
-    with pytest.raises(FCLSegError, match="use the bundle for that data set"):
+    with pytest.raises(FCLSegError, match="use the bundle acdc_unet"):
         load_model(str(tmp_path / MODEL), "hvsmr")
     with pytest.raises(FCLSegError, match=r"pre-trained encoder and was never fine-tuned.*monai\.bundle run"):
         load_model(str(encoder_file), "acdc")
