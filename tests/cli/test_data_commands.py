@@ -103,7 +103,7 @@ FAULTS = {
         "_frame01.nii.gz: is 4D where a 3D volume",
     ),
     "no Info.cfg": (lambda f: (f / "Info.cfg").unlink(), "Info.cfg: is missing"),
-    "Info.cfg without phases": (lambda f: (f / "Info.cfg").write_text("ED: one\nES: 4\n"), "Info.cfg: has no line 'ED"),
+    "Info.cfg without phases": (lambda f: (f / "Info.cfg").write_text("ED: one\nES: 2\n"), "Info.cfg: has no line 'ED"),
     "emptied folder": (lambda f: [path.unlink() for path in f.iterdir()], ": the folder is empty"),
     "duplicate patient": (lambda f: shutil.copytree(f, f.parent / "copies" / f.name), " is also in"),
     "label without image": (
