@@ -3,8 +3,8 @@
 A network that was trained on windows with a heart in them finds one in every window. But windows near the true heart,
 moved to the centre of what was found in them, arrive at one and the same place, and others scatter or find little they
 are sure of. So windows start all over the image, each is moved a few times, and the place where the most and surest of
-them meet is the heart. On ten ACDC patients and a network trained on five others, 20 of about 35 windows met there and
-at most 8 anywhere else.
+them meet is the heart. In a first version, tried on the ED volumes of ten
+ACDC patients with a network trained on five others, about 20 of 35 windows met there and at most 8 anywhere else.
 """
 
 import math
