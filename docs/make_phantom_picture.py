@@ -19,13 +19,13 @@ import numpy as np
 from matplotlib.colors import ListedColormap
 from PIL import Image
 
+from fclseg.anatomy.families.acdc import ANATOMY
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume
 from fclseg.data.phantom import write_phantom
-from fclseg.data.phantom_heart import LV, MYO, RV
 from fclseg.data.slices import SliceStore, open_store
 
-COLOURS = {RV: "tab:red", MYO: "tab:green", LV: "tab:blue"}
+COLOURS = {structure.name: structure.colour for structure in ANATOMY.structures}
 LEVELS = {"base": 0.15, "middle": 0.5, "apex": 0.85}
 """Where in the stack the slices of a picture are taken."""
 SIZE, SPACING = 128, 1.5
