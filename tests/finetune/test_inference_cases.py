@@ -23,7 +23,7 @@ def write(path, shape=(6, 6, 3)):
 
 def test_file_folder_and_patient(tmp_path, phantom):
     single = find_cases(str(write(tmp_path / "x" / "a.nii.gz")))
-    assert [case.patient for case in single] == ["a"] and single[0].phase is None
+    assert [case.patient for case in single] == ["a"] and single.volumes[0].phase is None
     write(tmp_path / "x" / "b.nii")
     assert [case.patient for case in find_cases(str(tmp_path / "x"))] == ["a", "b"]
     patient = find_cases(str(phantom / "patient002"))
@@ -36,7 +36,7 @@ def test_cycle_alone_gives_its_named_phases(tmp_path):
     (tmp_path / "p1" / "Info.cfg").write_text("ED: 1\nES: 3\n")
     cases = find_cases(str(tmp_path / "p1"))
     assert [case.phase for case in cases] == ["ED", "ES"]
-    assert output_names(cases) == ["p1_4d_ED", "p1_4d_ES"]
+    assert output_names(cases.volumes) == ["p1_4d_ED", "p1_4d_ES"]
     whole = np.asarray(nib.load(tmp_path / "p1" / "p1_4d.nii.gz").dataobj)
     ((_, voxels),) = read_images([cases.volumes[1]])
     assert np.array_equal(voxels, whole[::-1, ::-1, :, 2]), "stored as RAS, read as LPS"

@@ -5,6 +5,7 @@ import shutil
 import pytest
 from monai.bundle import ConfigParser
 
+from fclseg.anatomy.registry import ANATOMIES
 from fclseg.finetune.run import FinetuneSpec, bundle_config, finetune
 from fclseg.networks.model_file import MODEL
 
@@ -20,8 +21,10 @@ def trained(phantom, tmp_path_factory):
 def evaluate(trained, dataset_dir, **overrides):
     """The patients that the bundle's evaluation scores."""
     parser = ConfigParser()
-    parser.read_config([bundle_config("acdc", "train.json"), bundle_config("acdc", "evaluate.json")])
-    parser.read_meta(bundle_config("acdc", "metadata.json"))
+    parser.read_config(
+        [bundle_config(ANATOMIES["acdc"], "train.json"), bundle_config(ANATOMIES["acdc"], "evaluate.json")]
+    )
+    parser.read_meta(bundle_config(ANATOMIES["acdc"], "metadata.json"))
     checkpoint = str(trained / MODEL)
     parser.update({"dataset_dir": str(dataset_dir), "output_dir": None, "checkpoint": checkpoint, "hd95": False})
     parser.update({"progress": False, **overrides})

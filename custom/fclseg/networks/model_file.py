@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fclseg.anatomy.base import Anatomy
-from fclseg.anatomy.registry import get_anatomy, reference
+from fclseg.anatomy.registry import ANATOMIES, get_anatomy
+from fclseg.anatomy.registry import reference as reference_of
 from fclseg.errors import FCLSegError
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.interface import EncoderFactory, widths
@@ -37,7 +38,7 @@ def write_model(path: Path | str, model: TrainedModel) -> None:
         "trained": True,
         "preset": model.preset,
         "channels": format_channels(widths(model.network.encoder)),
-        "anatomy": json.dumps(reference(model.anatomy)),
+        "anatomy": json.dumps(reference_of(model.anatomy)),
         "image_size": model.image_size,
         "spacing_mm": model.spacing,
     }
@@ -71,7 +72,10 @@ def _model(
     path: Path, tensors: State, metadata: dict[str, str], anatomy: str | None, encoder: EncoderFactory
 ) -> TrainedModel:
     # Version 0.1 wrote the name of the anatomy as "layout".
-    found = get_anatomy(json.loads(metadata["anatomy"]) if "anatomy" in metadata else metadata["layout"])
+    reference = json.loads(metadata["anatomy"]) if "anatomy" in metadata else metadata["layout"]
+    if not isinstance(reference, dict) and reference not in ANATOMIES:
+        raise ValueError(reference)
+    found = get_anatomy(reference)
     if anatomy is not None and found.name != anatomy:
         raise FCLSegError(
             f"{path} segments {found.title}, not {get_anatomy(anatomy).title}: use the bundle {found.bundle}"
