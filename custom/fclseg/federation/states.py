@@ -5,11 +5,14 @@ tensors are converted to and from it only here.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from fclseg.errors import PublicError
+
+if TYPE_CHECKING:
+    import torch
 
 Arrays = dict[str, np.ndarray]
 
@@ -24,16 +27,20 @@ MOST_COUNTED = 10**9
 """The largest value of a counter, such as BatchNorm's number of batches."""
 
 
-def to_arrays(state: Mapping[str, torch.Tensor]) -> Arrays:
+def to_arrays(state: Mapping[str, "torch.Tensor"]) -> Arrays:
     """A component's tensors as contiguous arrays that share no memory with the network."""
+    import torch  # here, because settings and studies read this module without training anything
+
     return {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format).numpy()
         for name, tensor in state.items()
     }
 
 
-def to_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+def to_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, "torch.Tensor"]:
     """The arrays as tensors that own their memory (what arrives from the wire may be read-only)."""
+    import torch
+
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
