@@ -119,7 +119,7 @@ def test_warm_up_holds_the_encoder_only_at_first(phantom, encoder_file):
 
 
 def test_interrupted_and_resumed_equals_never_interrupted(phantom, tmp_path):
-    every_epoch = {"epochs": EPOCHS, "train#event_handlers#3#every_seconds": 0.0}
+    every_epoch = {"epochs": EPOCHS, "train#handlers#3#every_seconds": 0.0}
     spec = spec_of(phantom, overrides=every_epoch)
     whole = finetune(spec, tmp_path / "whole")
 
@@ -143,7 +143,7 @@ def test_interrupted_and_resumed_equals_never_interrupted(phantom, tmp_path):
 
 
 def test_a_checkpoint_of_a_gpu_is_resumed_on_a_processor(phantom, tmp_path, monkeypatch):
-    spec = spec_of(phantom, overrides={"epochs": 2, "train#event_handlers#3#every_seconds": 0.0})
+    spec = spec_of(phantom, overrides={"epochs": 2, "train#handlers#3#every_seconds": 0.0})
     trainer = training_config(spec, tmp_path, False).get_parsed_content("train#trainer")
     trainer.add_event_handler(Events.EPOCH_COMPLETED(once=1), trainer.terminate)
     with monkeypatch.context() as patch:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 from ignite.engine import Engine, Events
+from monai.handlers import LrScheduleHandler
 
 from fclseg.finetune.handlers import LossHistory
 
@@ -65,3 +66,16 @@ class UntilConverged:
         start = converged_at(losses, self.window)
         if start is not None:
             self.history.end_after(engine, start + start // 2)
+
+
+def schedule(
+    epochs: int | None,
+    lr_scheduler: torch.optim.lr_scheduler.LRScheduler,
+    history: LossHistory,
+    optimizer: torch.optim.Optimizer,
+    steps_per_epoch: int,
+) -> LrScheduleHandler | UntilConverged:
+    """The handler of the learning rate: the given number of epochs, or training until it has converged."""
+    if epochs is not None:
+        return LrScheduleHandler(lr_scheduler, print_lr=False)
+    return UntilConverged(history, optimizer, steps_per_epoch)
