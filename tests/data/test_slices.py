@@ -115,6 +115,20 @@ def test_any_change_of_source_or_parameter_is_another_store(data, tmp_path, save
     assert len({first, folder(), folder(image_size=18)}) == 3
 
 
+def test_a_voxel_in_the_middle_of_a_large_file_is_another_store(tmp_path, save_nifti):
+    """Only both ends of a file are read for the name of its store; the time of its last change tells the rest."""
+    image = save_nifti(
+        tmp_path / "data" / "anna.nii", np.random.default_rng(0).integers(0, 99, (40, 40, 9)).astype("i2")
+    )
+    first = open_store(read_folder(tmp_path / "data"), cache=tmp_path / "cache", **SIZE).folder
+    content = bytearray(image.read_bytes())
+    content[len(content) // 2] ^= 1
+    changed = image.stat().st_mtime_ns + 10**9
+    image.write_bytes(content)
+    os.utime(image, ns=(changed, changed))
+    assert open_store(read_folder(tmp_path / "data"), cache=tmp_path / "cache", **SIZE).folder != first
+
+
 def cut(folder):
     with open(folder / "images.f16", "r+b") as file:
         file.truncate(1000)

@@ -56,6 +56,16 @@ def test_alignment_is_the_squared_distance_to_the_anchors_and_leaves_batchnorm_a
     assert method.online.training
 
 
+def test_the_alignment_is_part_of_the_loss_with_its_weight(method):
+    one, loss, usual = batch(), {}, method.alignment
+    for weight in (0.0, 0.1, 1.0):
+        method.alignment = weight
+        loss[weight] = method.loss(one, torch.Generator().manual_seed(0)).item()
+    method.alignment = usual
+    assert usual == 0.1 and loss[1.0] > loss[0.0]
+    assert loss[0.1] - loss[0.0] == pytest.approx(0.1 * (loss[1.0] - loss[0.0]), rel=0.1)  # statistics move a little
+
+
 def test_dictionary_of_others_raises_the_loss(method):
     one, loss = batch(), {}
     entries = {

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from fclseg.data.sampler import Batch
 from fclseg.methods.swav import SwAV, sinkhorn
 from fclseg.presets import get_preset
 
@@ -45,6 +46,22 @@ def test_swapped_prediction_is_a_cross_entropy_with_soft_targets():
     predicting, assigning = cosines(6, 4, 1), cosines(6, 4, 2)
     expected = -(sinkhorn(assigning) * (predicting / 0.1).log_softmax(dim=1)).sum(dim=1).mean()
     torch.testing.assert_close(method._swapped(predicting, assigning), expected)
+
+
+def test_each_view_is_predicted_from_the_other():
+    preset = get_preset("demo")
+    method = SwAV(preset, prototypes=4)
+    images = torch.rand(6, 1, preset.images.size, preset.images.size)
+    draws = torch.Generator().manual_seed(3)
+    views = torch.cat([method.views(images, draws), method.views(images, draws)])
+    with torch.no_grad():
+        first, second = method.scores(method.online(views)).chunk(2)
+    cross = [
+        -(sinkhorn(goal) * (one / 0.1).log_softmax(dim=1)).sum(dim=1).mean()
+        for one, goal in ((first, second), (second, first))
+    ]
+    loss = method.loss(Batch(images, torch.zeros(6, dtype=torch.int64)), torch.Generator().manual_seed(3))
+    torch.testing.assert_close(loss.detach(), sum(cross) / 2)
 
 
 def test_length_of_prototypes_does_not_matter():

@@ -130,6 +130,12 @@ def test_every_optimizer_a_preset_may_name_is_built(name):
     assert type(optimizer).__name__.lower() == name
 
 
+@pytest.mark.parametrize("name", ["sgd", "adamw"])
+def test_the_presets_weight_decay_reaches_the_optimizer(name):
+    preset = PRESET.changed({"pretraining.optimizer": name, "pretraining.weight_decay": 0.3})
+    assert [group["weight_decay"] for group in make_optimizer(build_method("fclopt", preset, 0)).param_groups] == [0.3]
+
+
 def test_fine_tuning_uses_adam_whatever_the_preset_says():
     optimizer = make_optimizer(build_method("finetune_federated", PRESET, 0))
     assert type(optimizer) is torch.optim.Adam and optimizer.param_groups[0]["lr"] == PRESET.finetuning.lr

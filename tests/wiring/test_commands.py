@@ -1,6 +1,6 @@
 """What a user types, followed to where it takes effect: the job that is started, the study that is asked for."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -90,3 +90,13 @@ def test_a_study_is_every_combination_of_what_was_asked_for(shared_folder, tmp_p
         for seed in (0, 1) for fold in (0, 1) for site in ("site-1", "site-2") for labels in (1, 2)
         for mode in ("full", "frozen")
     }  # fmt: skip
+
+
+def test_transfer_pretrains_on_one_data_set_and_fine_tunes_on_the_other(shared_folder, hospitals, tmp_path):
+    options = Options(
+        "transfer", tmp_path, "demo", labels=(1,), data=shared_folder, sites=2, transfer_data=hospitals["site-2"]
+    )
+    table = TABLES["transfer"]
+    rows = table_rows(table, ("fclopt",), get_preset("demo"))
+    (cell,) = [planned.cell for planned in plan(make_request(replace(options, folds=1), table, rows, tmp_path))]
+    assert (cell.pretraining.data.root, cell.data.root) == (shared_folder, hospitals["site-2"])

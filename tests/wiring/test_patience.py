@@ -43,7 +43,7 @@ def test_a_task_that_is_not_fetched_is_given_up_and_one_under_way_is_waited_for(
     began, sleep = time.monotonic(), time.sleep
 
     def later(seconds):
-        if lost.completion_status is not None:
+        if lost.completion_status is not None and working.completion_status is None:
             working.completion_status = TaskCompletionStatus.OK  # the site answers after the other was given up
         sleep(seconds)
 

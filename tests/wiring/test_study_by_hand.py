@@ -117,6 +117,7 @@ def counted_dice(prediction, truth, label):
 
 def test_scores_are_counted_per_structure_volume_and_patient(study, run):
     result, evaluator = run(cell_of(study))
+    evaluator.network.eval()
     by_patient = {}
     for volume in evaluator.store.volumes:
         if volume.patient in ("patient002", "patient003", "patient004"):
