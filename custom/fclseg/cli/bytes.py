@@ -11,7 +11,7 @@ def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "bytes",
         help="show what each method sends per client and round",
-        description="The paper's communication table: payload per client and round, averaged over the run. It is computed "
+        description="The paper's communication table: payload per client and round, averaged over the run. Computed "
         "from the exchange plan and the actual size of every component.",
     )
     parser.add_argument("--preset", choices=list(PRESETS), default="paper", help="size of the networks (default paper)")
