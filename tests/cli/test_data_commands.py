@@ -154,7 +154,7 @@ def test_split_at_random_and_from_a_table(phantom, tmp_path, capsys):
     assert main([*command, "--sites", "3"]) == 0, "the same split again is no change"
     first = out.read_bytes()
     assert main([*command, "--from", str(phantom / "sites.csv")]) == 1
-    assert "holds a different split" in capsys.readouterr().err and out.read_bytes() == first
+    assert "contains a different split" in capsys.readouterr().err and out.read_bytes() == first
     assert main([*command, "--from", str(phantom / "sites.csv"), "--force"]) == 0
     assert Splits.load(out).sites == {
         "site-1": ["patient001", "patient003", "patient005"],

@@ -21,7 +21,7 @@ JOB = Path(__file__).parents[2] / "jobs" / "fclopt_dp"
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--job", "nowhere"], "there is no job 'nowhere': give the folder of one, or one of fcl, fcl_fe, "),
+        (["--job", "nowhere"], "there is no job 'nowhere': give a job folder, or one of fcl, fcl_fe, "),
         (["--job", str(JOB), "--data", "missing"], "missing does not exist"),
         (["--job", str(JOB), "--set", "rounds"], "not of the form NAME=VALUE"),
         (["--job", str(JOB), "--sites", "0"], "--sites must be at least 1"),
@@ -31,7 +31,7 @@ JOB = Path(__file__).parents[2] / "jobs" / "fclopt_dp"
         (["--job", str(JOB), "--preset", "huge"], "no preset 'huge'"),
         (["--job", str(JOB), "--fraction", "0"], "fraction"),
         (["--job", str(JOB), "--set", "name=mine"], "no setting 'name'"),
-        (["--job", str(JOB), "--splits", str(JOB / "meta.json")], "--splits belongs to a data folder"),
+        (["--job", str(JOB), "--splits", str(JOB / "meta.json")], "--splits needs the data folder"),
     ],
 )
 def test_wrong_arguments_are_one_sentence(arguments, complaint, tmp_path, capsys, monkeypatch):
@@ -81,7 +81,7 @@ def test_a_job_in_its_own_run_folder_survives(tmp_path, capsys, monkeypatch):
     (tmp_path / "runs" / "X" / "config.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
     assert main(["pretrain", "--job", "runs/X/job/fclopt_dp", "--name", "X", "--fresh"]) == 1
-    assert "and the job runs/X/job/fclopt_dp with it: copy the job elsewhere" in capsys.readouterr().err
+    assert "which contains the job runs/X/job/fclopt_dp: copy the job elsewhere first" in capsys.readouterr().err
     assert (derived / "meta.json").exists()
 
 

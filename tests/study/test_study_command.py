@@ -18,7 +18,7 @@ from fclseg.cli.options import parse_value
         (["--set", "colour=3"], "has no setting 'colour'"),
         (["--set", "finetune_epochs=many"], "'finetune_epochs' cannot be 'many'"),
         (["--data", "/nowhere"], "/nowhere: there is no such folder"),
-        (["--splits", "splits.json"], "--splits belongs to a data folder: give --data as well"),
+        (["--splits", "splits.json"], "--splits needs the data folder it was made for: give --data as well"),
         (["--reading", "half"], "there is no mode 'half': choose full, frozen or full,frozen"),
         (["--job-set", "fraction"], "--job-set fraction is not of the form NAME=VALUE"),
         (["--job-set", "seed=3"], "a study cannot set 'seed' of its jobs: --job-set takes fraction, "),

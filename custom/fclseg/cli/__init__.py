@@ -28,17 +28,17 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; bad input ends with one sentence and exit code 1, never with a traceback."""
+    """Run one command. Bad input gives a one-sentence error and exit code 1, never a traceback."""
     arguments = build_parser().parse_args(argv)
-    # A polite end by another program is the user's Ctrl-C: what was started must not outlive this command.
-    mask = os.umask(0o077)  # runs, caches and tables hold images and names: for this account alone
+    # SIGTERM is handled like Ctrl-C, so that the processes we started do not outlive this command.
+    mask = os.umask(0o077)  # runs, caches and tables contain images and names: only this account may read them
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return arguments.run(arguments) or 0
     except FCLSegError as error:
         print(f"fclseg: {printable(error)}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+    except BrokenPipeError:  # the program that reads our output, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fclseg: {where}: {why}; free space or choose another path", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("fclseg: interrupted; nothing that was finished is lost, run the same command again", file=sys.stderr)
+        print("fclseg: interrupted; finished work is kept, run the same command again to continue", file=sys.stderr)
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)

@@ -10,15 +10,15 @@ from fclseg.presets import PRESETS, get_preset
 def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "bytes",
-        help="what each method sends per client and round",
-        description="The paper's communication table: payload per client and round, averaged over the run, from the "
-        "exchange plan and the real size of every component.",
+        help="show what each method sends per client and round",
+        description="The paper's communication table: payload per client and round, averaged over the run. Computed "
+        "from the exchange plan and the actual size of every component.",
     )
     parser.add_argument("--preset", choices=list(PRESETS), default="paper", help="size of the networks (default paper)")
     parser.add_argument("--sites", type=int, default=10, help="number of participating sites (default 10)")
     parser.add_argument("--rounds", type=int, help="rounds to average over (default: the preset's)")
     parser.add_argument(
-        "--codec", help="code every job's networks so, instead of as the job says: docs/communication.md"
+        "--codec", help="codec for the networks of all jobs, instead of each job's own (docs/communication.md)"
     )
     parser.add_argument("--json", action="store_true", help="print the table as JSON, keyed by the paper's row names")
     parser.set_defaults(run=run)
@@ -28,8 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
     preset = get_preset(arguments.preset)
     rounds = preset.pretraining.rounds if arguments.rounds is None else arguments.rounds
     if arguments.sites < 1 or rounds < 1:
-        raise FCLSegError("there is nothing to count: --sites and --rounds must be at least 1")
-    from fclseg.federation.payload import communication_table  # imports torch, which --help can do without
+        raise FCLSegError("--sites and --rounds must be at least 1, or there is nothing to count")
+    from fclseg.federation.payload import communication_table  # imports torch, which --help does not need
 
     table = communication_table(preset, sites=arguments.sites, rounds=rounds, codec=arguments.codec)
     if arguments.json:

@@ -1,4 +1,4 @@
-"""``fclseg data``: make a phantom data set, check a folder, split its patients over sites and folds."""
+"""``fclseg data``: make a phantom data set, check a folder, split its patients across sites and folds."""
 
 import argparse
 import csv
@@ -27,13 +27,22 @@ def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "data",
         help="make, check and split data sets",
-        description="Make a phantom data set, check a folder of cardiac MRI, or split patients over sites and folds.",
+        description="Make a phantom data set, check a folder of cardiac MRI, or split patients across sites and folds.",
     )
     commands = parser.add_subparsers(title="data commands", metavar="COMMAND", required=True)
-    _register_phantom(_command(commands, "phantom", "write a synthetic data set that needs no patient", phantom))
-    _register_check(_command(commands, "check", "list what a folder holds and every problem with it", check))
-    _register_import(_command(commands, "import", "turn DICOM series into the training layout, without names", import_))
-    _register_split(_command(commands, "split", "deal patients to sites and folds, as one JSON file", split))
+    _register_phantom(_command(commands, "phantom", "write a synthetic data set; no patient data needed", phantom))
+    _register_check(_command(commands, "check", "list what a folder contains and every problem with it", check))
+    _register_import(
+        _command(
+            commands,
+            "import",
+            "convert DICOM series to the training layout and replace patient names by codes",
+            import_,
+        )
+    )
+    _register_split(
+        _command(commands, "split", "split patients across sites and folds and write the split as JSON", split)
+    )
 
 
 def _command(commands, name: str, summary: str, run) -> argparse.ArgumentParser:
@@ -52,7 +61,7 @@ def _register_phantom(parser: argparse.ArgumentParser) -> None:
     _add_anatomy(parser, ("acdc", "hvsmr"), "acdc", "what to imitate (default acdc)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder to write")
     parser.add_argument("--patients", type=int, default=10, metavar="N", help="number of patients (default 10)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides everything in the images (default 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the images (default 0)")
     parser.add_argument("--sites", type=int, default=1, metavar="K", help="number of different scanners (default 1)")
 
 
@@ -62,10 +71,10 @@ def _register_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _register_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", type=Path, metavar="DICOM_DIR", help="folder exported by the scanner or the archive")
     parser.add_argument(
-        "source", type=Path, metavar="DICOM_DIR", help="folder that the scanner or the archive exported"
+        "out", type=Path, metavar="OUT", help="new folder to write; the key (patient to code) is written next to it"
     )
-    parser.add_argument("out", type=Path, metavar="OUT", help="new folder to write; the key is written beside it")
 
 
 def _register_split(parser: argparse.ArgumentParser) -> None:
@@ -76,20 +85,18 @@ def _register_split(parser: argparse.ArgumentParser) -> None:
         "--sites",
         type=int,
         metavar="K",
-        help=f"deal at random to K sites (default: the folders site-..., where all images lie in such; else {SITES})",
+        help=f"split at random across K sites (default: the folders site-... if every image is in one, else {SITES})",
     )
     how.add_argument(
         "--from",
         type=Path,
         dest="assignment",
         metavar="FILE",
-        help="CSV with columns patient,site, or JSON with the same",
+        help="CSV or JSON that assigns each patient to a site (columns patient,site)",
     )
-    parser.add_argument(
-        "--folds", type=int, default=5, metavar="F", help="cross-validation folds of a site (default 5)"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides the draw (default 0)")
-    parser.add_argument("--force", action="store_true", help="replace FILE even if it holds a different split")
+    parser.add_argument("--folds", type=int, default=5, metavar="F", help="cross-validation folds per site (default 5)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the split (default 0)")
+    parser.add_argument("--force", action="store_true", help="replace FILE even if it contains a different split")
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +104,7 @@ def _add_folder(parser: argparse.ArgumentParser) -> None:
     from fclseg.anatomy.folders import AUTO
     from fclseg.anatomy.registry import ANATOMIES
 
-    known = "what the folder holds; nifti is a plain folder of images (default: by file names)"
+    known = "what the folder contains; nifti is a plain folder of images (default: recognised by file names)"
     _add_anatomy(parser, (AUTO, *ANATOMIES), AUTO, known)
 
 
@@ -121,7 +128,7 @@ def phantom(arguments: argparse.Namespace) -> int:
         with open(table, "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerow(("patient", "site"))
             csv.writer(file).writerows(zip((patient_of[path] for path in paths), sites, strict=True))
-        print(f"{table}: which of the {arguments.sites} scanners each was imaged on, for fclseg data split --from")
+        print(f"{table}: which of the {arguments.sites} scanners imaged each patient; for fclseg data split --from")
     return 0
 
 
@@ -151,8 +158,8 @@ def import_(arguments: argparse.Namespace) -> int:
     from fclseg.dicom.importing import import_folder
 
     imported = import_folder(arguments.source, arguments.out)
-    print(f"{arguments.out}: {len(imported.patients)} patients, named by codes")
-    print(f"{imported.key}: which code is whom; keep it where the images came from")
+    print(f"{arguments.out}: {len(imported.patients)} patients, with codes instead of names")
+    print(f"{imported.key}: which code belongs to which patient; keep it where the images came from")
     for problem in imported.problems:
         print(f"- {problem}")
     return 1 if imported.problems else 0
@@ -166,24 +173,24 @@ def split(arguments: argparse.Namespace) -> int:
     volumes = read_folder(arguments.folder, arguments.anatomy)
     patients = sorted({volume.patient for volume in volumes})
     labelled = {volume.patient for volume in volumes if volume.label}
-    # Where nobody has labels the split is for pre-training alone, and folds are made of everybody.
+    # If no patient has labels, the split is used for pre-training only, and the folds contain all patients.
     unlabelled = [patient for patient in patients if patient not in labelled] if labelled else []
     splits = Splits.make(patients, _sites(arguments, volumes), arguments.folds, arguments.seed, unlabelled)
     if arguments.out.exists() and not arguments.force and Splits.load(arguments.out) != splits:
         raise DataError(
-            f"{arguments.out}: holds a different split, which results may rest on; add --force to replace it"
+            f"{arguments.out} contains a different split that earlier results may depend on; add --force to replace it"
         )
     splits.save(arguments.out)
     for site, group in splits.sites.items():
         print(f"{site}: {len(group)} patients, folds of {' '.join(str(len(fold)) for fold in splits.held_out[site])}")
     if unlabelled:
-        print(f"{len(unlabelled)} of {len(patients)} patients have no labels: there for pre-training, in no fold")
+        print(f"{len(unlabelled)} of {len(patients)} patients have no labels: used for pre-training only, in no fold")
     print(f"{arguments.out}: {len(patients)} patients at {len(splits.sites)} sites, {splits.folds} folds each")
     return 0
 
 
 def _sites(arguments: argparse.Namespace, volumes: list["Volume"]) -> int | dict[str, str]:
-    """The number of sites, or patient -> site. Hospitals that are stored apart are mixed only on request."""
+    """The number of sites, or patient -> site. Hospitals in separate folders are mixed only on request."""
     from fclseg.data.assignment import read_assignment
 
     if arguments.assignment:

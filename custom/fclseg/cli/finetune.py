@@ -1,4 +1,4 @@
-"""``fclseg finetune``: a segmentation model from labelled patients, through the bundle of what the folder holds."""
+"""``fclseg finetune``: train a segmentation model on labelled patients with the bundle of their anatomy."""
 
 import argparse
 from pathlib import Path
@@ -13,18 +13,24 @@ def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "finetune",
         help="train a segmentation model on labelled patients",
-        description="Fine-tune on a folder of labelled patients until the loss has converged; a quarter is held out.",
+        description="Fine-tune on a folder of labelled patients until the loss has converged. A quarter is held out.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, metavar="LABELLED", help="folder of images with label maps")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for model and scores")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the model and its scores")
     parser.add_argument("--encoder", type=Path, metavar="FILE", help="pre-trained encoder (default: random weights)")
     parser.add_argument("--preset", default="small", metavar="NAME", help="demo, small or paper (default small)")
-    parser.add_argument("--epochs", type=int, metavar="N", help="instead of training until it has converged")
-    parser.add_argument("--train-on-all", action="store_true", help="hold out nobody; nothing is scored then")
+    parser.add_argument("--epochs", type=int, metavar="N", help="train this many epochs instead of until convergence")
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="weights, order, held-out patients (default 0)"
+        "--train-on-all", action="store_true", help="hold out no patients; the model is then not scored"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="S",
+        help="seed of the weights, batch order and held-out patients (default 0)",
     )
     parser.set_defaults(run=finetune)
 

@@ -1,10 +1,10 @@
-"""What several commands read from the command line in the same way."""
+"""Command line options that several commands share."""
 
 from fclseg.errors import FCLSegError
 
 
 def preset_change(text: str) -> tuple[str, object]:
-    """``--set NAME=VALUE``: one value of the preset, replaced."""
+    """``--set NAME=VALUE``: replaces one value of the preset."""
     return named_value(text, "--set", "local_epochs=2")
 
 
@@ -21,7 +21,7 @@ def parse_value(text: str) -> object:
 
 
 def named_value(text: str, option: str, example: str) -> tuple[str, object]:
-    """``NAME=VALUE`` as several options take it."""
+    """Splits ``NAME=VALUE``, the form that several options take."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise FCLSegError(f"{option} {text} is not of the form NAME=VALUE, for example {option} {example}")

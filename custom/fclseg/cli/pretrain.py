@@ -19,23 +19,31 @@ if TYPE_CHECKING:
 def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "pretrain",
-        help="pre-train an encoder over several sites in NVFlare's simulator",
+        help="pre-train an encoder across several sites in NVFlare's simulator",
         description="Run a job in NVFlare's simulator with one process per site. "
-        "The same command again continues a run that was interrupted.",
+        "Run the same command again to continue an interrupted run.",
         epilog="example:\n  fclseg pretrain --job fclopt_dp --data data/acdc --sites 4 --preset small --rounds 30",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--job", required=True, metavar="NAME", help="a job, such as fclopt_dp, or a job's folder")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="images; without it a phantom is made and used")
-    parser.add_argument("--splits", type=Path, metavar="FILE", help="which patient is where (fclseg data split)")
-    parser.add_argument("--sites", type=int, metavar="K", help="number of sites (default 2, or those of --splits)")
-    parser.add_argument("--preset", default="small", help="demo, small or paper (default small)")
-    parser.add_argument("--rounds", type=int, metavar="R", help="instead of the preset's")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="decides all randomness (default 0)")
     parser.add_argument(
-        "--fraction", type=float, default=1.0, metavar="C", help="share of sites in a round (default 1)"
+        "--job", required=True, metavar="NAME", help="name of a job, such as fclopt_dp, or a job folder"
     )
-    parser.add_argument("--fold", type=int, metavar="F", help="leave out the patients this fold holds out")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder of images (default: a generated phantom)")
+    parser.add_argument(
+        "--splits", type=Path, metavar="FILE", help="which patient is at which site, made by fclseg data split"
+    )
+    parser.add_argument("--sites", type=int, metavar="K", help="number of sites (default 2, or as many as in --splits)")
+    parser.add_argument("--preset", default="small", help="demo, small or paper (default small)")
+    parser.add_argument("--rounds", type=int, metavar="R", help="number of rounds (default: the preset's)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the whole run (default 0)")
+    parser.add_argument(
+        "--fraction",
+        type=float,
+        default=1.0,
+        metavar="C",
+        help="fraction of the sites that train per round (default 1)",
+    )
+    parser.add_argument("--fold", type=int, metavar="F", help="leave out the held-out patients of this fold")
     parser.add_argument("--name", help="name of the run folder (default <job>-<preset>)")
     parser.add_argument(
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default runs)"
@@ -43,9 +51,9 @@ def register(subparsers) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
     )
-    parser.add_argument("--codec", help="plain, lossless, 8bit or tiny: how networks are coded (default: the job's)")
-    parser.add_argument("--diagnostics", action="store_true", help="also measure what PTNU and DP predict")
-    parser.add_argument("--fresh", action="store_true", help="forget an earlier run of this name")
+    parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
+    parser.add_argument("--diagnostics", action="store_true", help="also measure how well PTNU and DP predict")
+    parser.add_argument("--fresh", action="store_true", help="delete an earlier run of this name and start over")
     parser.set_defaults(run=run)
 
 
@@ -65,9 +73,11 @@ def _run(arguments: argparse.Namespace, source: Path) -> int:
     folder = arguments.runs.absolute() / settings.run
     if arguments.fresh:
         if folder in source.absolute().parents:
-            raise FCLSegError(f"--fresh removes {folder}, and the job {source} with it: copy the job elsewhere")
+            raise FCLSegError(
+                f"--fresh would delete {folder}, which contains the job {source}: copy the job elsewhere first"
+            )
         RunFolder(folder).forget()
-    data = {"data": str(arguments.data.absolute())} if arguments.data else {}  # a phantom's place is not known yet
+    data = {"data": str(arguments.data.absolute())} if arguments.data else {}  # the phantom's folder is not known yet
     RunFolder(folder).check({"settings": settings.to_dict(), "sites": sorted(sites), **data})
     if RunFolder(folder).complete:
         print(f"run {folder} is complete; --fresh starts it over")
@@ -86,7 +96,7 @@ def _run(arguments: argparse.Namespace, source: Path) -> int:
 
 
 def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
-    """The job settings that the command line decides."""
+    """The job settings that come from the command line."""
     from fclseg.federation.exchange import get_row
     from fclseg.flare.jobs import budget
 
@@ -107,7 +117,7 @@ def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, 
 
 
 def _anatomy(arguments: argparse.Namespace, row: "Row") -> dict[str, Any]:
-    """What a job that trains a segmentation network segments: the structures of the data it is given."""
+    """The structures that a job with a segmentation network learns: those of its data."""
     from fclseg.anatomy.folders import folder_anatomy
     from fclseg.anatomy.registry import reference
     from fclseg.methods.registry import method_class
@@ -119,7 +129,7 @@ def _anatomy(arguments: argparse.Namespace, row: "Row") -> dict[str, Any]:
 
 
 def _sites(arguments: argparse.Namespace) -> list[str]:
-    """Their names: those of the split, or site-1, site-2, ..."""
+    """The names of the sites: those of the split, or site-1, site-2, ..."""
     from fclseg.data.sites import Splits
 
     if arguments.sites is not None:
@@ -129,19 +139,19 @@ def _sites(arguments: argparse.Namespace) -> list[str]:
     names = list(Splits.load(arguments.splits).sites)
     if arguments.sites not in (None, len(names)):
         raise FCLSegError(
-            f"--sites {arguments.sites} contradicts {arguments.splits}, which deals the patients to "
+            f"--sites {arguments.sites} contradicts {arguments.splits}, which splits the patients across "
             f"{len(names)} sites ({', '.join(names)}): leave out --sites"
         )
     return names
 
 
 def _environment(arguments: argparse.Namespace) -> dict[str, str]:
-    """What the sites' processes are told; they are NVFlare's children, not ours."""
+    """Environment variables for the sites' processes, which NVFlare starts, not we."""
     for path in (arguments.data, arguments.splits):
         if path is not None and not path.exists():
-            raise DataError(f"{path} does not exist: give --data and --splits an existing path")
+            raise DataError(f"{path} does not exist: --data and --splits need an existing path")
     if arguments.splits and not (arguments.data or os.environ.get("FCLSEG_DATA")):
-        raise FCLSegError("--splits belongs to a data folder: give --data as well")
+        raise FCLSegError("--splits needs the data folder it was made for: give --data as well")
     chosen = {"FCLSEG_RUNS": arguments.runs, "FCLSEG_DATA": arguments.data, "FCLSEG_SPLITS": arguments.splits}
     return {name: str(path.absolute()) for name, path in chosen.items() if path is not None}
 

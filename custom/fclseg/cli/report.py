@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 EPILOG = """\
-The page needs no network and no second file: send it by mail, print it, open it on a phone.
+The page is self-contained and works offline: send it by mail, print it, or open it on a phone.
 
   fclseg report runs/fclopt_dp-small             a pre-training run: loss, distances d and d~, bytes per component
   fclseg report studies/local                    one table with its statistics, curves and pictures
@@ -17,14 +17,18 @@ The page needs no network and no second file: send it by mail, print it, open it
 def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "report",
-        help="one self-contained HTML page about a run or a study",
+        help="write one self-contained HTML page about a run or a study",
         description="Write one HTML page about a pre-training run, a study, or all studies of a folder.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, metavar="RUN_OR_STUDY", help="folder of a run or of a study")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the page (default: report.html in the folder)")
-    parser.add_argument("--patient-names", action="store_true", help="name the patients of the pictures (default: no)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="HTML file to write (default: report.html in the folder)"
+    )
+    parser.add_argument(
+        "--patient-names", action="store_true", help="show patient names under the pictures (default: no)"
+    )
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""``fclseg segment``: label maps, measurements and a report of a scan, with a fine-tuned model."""
+"""``fclseg segment``: label maps, measurements and a report for a scan, from a fine-tuned model."""
 
 import argparse
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 EXAMPLES = """examples:
   fclseg segment scan.nii.gz --out results                    # a volume, or a cine (4D): all phases
   fclseg segment patients/ --out results --workers 2          # a folder of patients, with an index page
-  fclseg segment dicom_export/ --out results                  # a cine series as the scanner exported it
+  fclseg segment dicom_export/ --out results                  # a cine series exported by the scanner
   fclseg segment patients/ --out results --model my_model/model.safetensors"""
 
 
@@ -21,12 +21,14 @@ def register(subparsers) -> None:
     parser.add_argument(
         "scan", nargs="?", metavar="SCAN", help="NIfTI file, folder of images, or folder of DICOM files"
     )
-    parser.add_argument("--ed", metavar="FILE", help="with --es instead of SCAN: the end-diastolic volume")
-    parser.add_argument("--es", metavar="FILE", help="the end-systolic volume of the same patient")
+    parser.add_argument("--ed", metavar="FILE", help="end-diastolic volume; use --ed and --es instead of SCAN")
+    parser.add_argument("--es", metavar="FILE", help="end-systolic volume of the same patient")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the results")
     parser.add_argument("--model", type=Path, metavar="FILE", help="model.safetensors (default: the shipped one)")
-    parser.add_argument("--all-phases", action="store_true", help="all frames of a cycle, not only ED and ES")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="patients at the same time (default 1)")
+    parser.add_argument("--all-phases", action="store_true", help="write all frames of a cycle, not only ED and ES")
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="number of patients processed in parallel (default 1)"
+    )
     parser.set_defaults(run=segment)
 
 

@@ -1,4 +1,4 @@
-"""``fclseg site``: for the person at a hospital. What left, what was refused, and which runs may begin."""
+"""``fclseg site``: for hospital staff. What left the site, what was refused, and which runs may start."""
 
 import argparse
 import time
@@ -18,22 +18,24 @@ EXAMPLES = """examples, in the folder of the site's kit:
 def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "site",
-        help="a hospital's own view: its policy, the runs it approves, and what left",
-        description="For the person at a hospital: the site's policy, the runs that asked for tasks, and its audit.",
+        help="for hospital staff: the site's policy, the runs it approves, and what left it",
+        description="For hospital staff: the site's policy, the runs that asked for tasks, and the audit log.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _command(commands, "policy", "show what the site allows, and whether its file is in order", policy)
+    _command(commands, "policy", "show what the site allows, and whether its policy file is valid", policy)
     _command(commands, "runs", "list the runs that asked this site for tasks", runs)
-    _command(commands, "approve", "allow a run to begin", approve).add_argument("name", metavar="RUN")
+    _command(commands, "approve", "allow a run to start", approve).add_argument("name", metavar="RUN")
     audit_parser = _command(commands, "audit", "show what left this site and what was refused", audit)
-    audit_parser.add_argument("--run", dest="name", metavar="RUN", help="of one run only")
+    audit_parser.add_argument("--run", dest="name", metavar="RUN", help="only the entries of this run")
 
 
 def _command(commands, name: str, text: str, run) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-    parser.add_argument("--kit", type=Path, default=Path(), metavar="DIR", help="the site's kit (default: this folder)")
+    parser.add_argument(
+        "--kit", type=Path, default=Path(), metavar="DIR", help="the site's startup kit (default: this folder)"
+    )
     parser.set_defaults(run=run)
     return parser
 
@@ -43,7 +45,9 @@ def _place(arguments: argparse.Namespace) -> Any:
 
     kit = arguments.kit.absolute()
     if not (kit / LOCAL_FILE).exists():
-        raise FCLSegError(f"{kit} is no kit of a site (it has no {LOCAL_FILE}): give the kit's folder with --kit")
+        raise FCLSegError(
+            f"{kit} is not a site's startup kit (it has no {LOCAL_FILE}): give the kit's folder with --kit"
+        )
     return Place("", kit)
 
 
@@ -90,7 +94,7 @@ def audit(arguments: argparse.Namespace) -> int:
         what = _sent(entry) if entry["outcome"] == SENT else f"refused: {entry['reason']}"
         line = f"{entry['time']}  {entry['run']}  round {entry['round'] + 1}  {entry['task']:<8}  {what}"
         print(printable(f"{line}  (job {entry['job']}, submitted by {entry['submitter']})"))
-    print(f"{len(entries)} entries; {file.path} is complete and in order")
+    print(f"{len(entries)} entries; {file.path} is complete and unchanged")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""``fclseg study``: the paper's tables on any data, by one command."""
+"""``fclseg study``: runs the paper's tables on any data with one command."""
 
 import argparse
 import shlex
@@ -22,20 +22,21 @@ tables
   centralised    N labelled patients from all sites together
   transfer       pre-trained on one data set, fine-tuned on another (--transfer-data)
   ablation       FCL without and with feature exchange, negative sampling, structural matching
-  communication  bytes per round, beside the local Dice that is already there
+  communication  bytes per round, next to the Dice of the local table as far as it has been run
   components     what each method sends and receives
   learning-rate  the random baseline at several fine-tuning learning rates
 
-A study consists of cells: each is one pre-training or one fine-tuning. Every finished cell is stored in the folder
---out under a key of everything that determines it. So a study can be stopped at any time and continued by the same
-command, tables share their pre-trainings, and a second call takes seconds.
+A study consists of cells. Each cell is one pre-training or one fine-tuning. Finished cells are stored in the folder
+--out under a key of everything that determines the result. You can therefore stop a study at any time and continue it
+with the same command, tables share their pre-trainings, and a second call takes seconds.
 
 examples
   fclseg study local --preset demo --methods random,fclopt_dp --labels 1,2 --folds 1
-      a first look on phantom patients, in some minutes
+      a first look on phantom patients, in a few minutes
   fclseg study local --data ACDC --sites 4 --preset small --methods random,fedbyol,fclopt --labels 1,2,4 \\
          --mode full,frozen --seeds 3
-      your own images: does it help with few labels? Noise is large: about 50 pairs are needed to see +0.04 Dice
+      your own images: does pre-training help with few labels? The scores are noisy: it takes about 50 pairs to see
+      a gain of 0.04 Dice
   fclseg study local --data ACDC --methods random,fclopt --also-plain \\
          --filter fclseg.flare.filters.privacy.ClipAndNoise:clip=1,sigma=0.001
       what noise on the sites' updates costs
@@ -55,9 +56,14 @@ def register(subparsers) -> None:
     parser.add_argument("table", choices=TABLES, metavar="TABLE", help="which table; see below")
     add_scope(parser.add_argument_group("what is compared"))
     add_data(parser.add_argument_group("on which images"))
-    add_job_options(parser.add_argument_group("what the sites send in pre-training"))
+    add_job_options(parser.add_argument_group("what the sites send during pre-training"))
     running = parser.add_argument_group("how it runs")
-    running.add_argument("--preset", default="small", choices=list(PRESETS), help="size of everything (default: small)")
+    running.add_argument(
+        "--preset",
+        default="small",
+        choices=list(PRESETS),
+        help="size of images, networks and training: demo, small or paper (default: small)",
+    )
     running.add_argument("--rounds", type=int, help="pre-training rounds (default: the preset's)")
     running.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
@@ -68,34 +74,39 @@ def register(subparsers) -> None:
 
 
 def add_scope(group) -> None:
-    group.add_argument("--methods", help="rows, such as random,fclopt_dp; a wrong name lists them (default: all)")
+    group.add_argument(
+        "--methods", help="rows, such as random,fclopt_dp; an unknown name lists them all (default: all)"
+    )
     group.add_argument("--labels", default="1,2,4,8", help="numbers of labelled patients (default: 1,2,4,8)")
     group.add_argument("--folds", type=int, help="how many folds of the split to run (default: all, usually five)")
     group.add_argument(
-        "--seeds", type=int, default=1, help="fine-tunings per cell, each with other labelled patients (default: 1)"
+        "--seeds", type=int, default=1, help="fine-tunings per cell, each with different labelled patients (default: 1)"
     )
     group.add_argument("--pretrain-seeds", type=int, default=1, help="pre-trainings per method (default: 1)")
     group.add_argument(
         "--mode",
         default="full",
-        help="full (fine-tuning of the whole network, what a user gets), frozen (frozen-encoder evaluation, feature "
+        help="full (fine-tune the whole network, what a user gets), frozen (frozen-encoder evaluation, for feature "
         "quality) or full,frozen (default: full)",
     )
-    group.add_argument("--reading", dest="mode", default=argparse.SUPPRESS, help=argparse.SUPPRESS)  # its name in 0.1
-    group.add_argument("--baseline", help="the row that others are compared with (default: random, or the first row)")
+    # The option's name in version 0.1.
+    group.add_argument("--reading", dest="mode", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    group.add_argument("--baseline", help="row that the others are compared with (default: random, or the first row)")
 
 
 def add_job_options(group) -> None:
     group.add_argument(
         "--job-set", action="append", default=[], metavar="NAME=VALUE",
-        help="a setting of the pre-training jobs, such as fraction=0.5 (half of the sites per round); repeatable",
+        help="set one setting of the pre-training jobs, such as fraction=0.5 (half of the sites per round); repeatable",
     )  # fmt: skip
     group.add_argument(
         "--filter", action="append", default=[], metavar="CLASS:NAME=VALUE,...",
-        help="a filter of this package on what the sites send in pre-training; repeatable, in this order",
+        help="apply a filter of this package to what the sites send during pre-training; repeatable, applied in order",
     )  # fmt: skip
     group.add_argument(
-        "--also-plain", action="store_true", help="also run each method without these settings and filters, to compare"
+        "--also-plain",
+        action="store_true",
+        help="also run each method without these settings and filters, for comparison",
     )
 
 

@@ -1,4 +1,4 @@
-"""``fclseg where``: the folders of the bundles and jobs that came with the package."""
+"""``fclseg where``: the folders of the bundles and jobs that are part of the package."""
 
 import argparse
 
@@ -10,7 +10,7 @@ def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "where",
         help="print the folder of a bundle or a job",
-        description="Print the folder of a bundle or a job that came with the package; without a name, list all.",
+        description="Print the folder of a bundle or job of this package. Without a name, list them all.",
         epilog='example:\n  python -m monai.bundle run --config_file "$(fclseg where acdc_unet)/configs/train.json"',
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

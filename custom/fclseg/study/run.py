@@ -120,7 +120,7 @@ def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: 
 def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Dataset]:
     """The images of pre-training and of fine-tuning: the same, except in the transfer table."""
     if options.data is None and options.splits is not None:
-        raise FCLSegError("--splits belongs to a data folder: give --data as well")
+        raise FCLSegError("--splits needs the data folder it was made for: give --data as well")
     if options.data is not None:
         data = prepare_dataset(options.data, out, sites=options.sites, splits=options.splits)
     else:
