@@ -49,6 +49,8 @@ def test_pretraining_is_shared_by_fine_tuning_settings_only(name):
         other = "sgd"
     elif isinstance(value, tuple):
         other = (*value, 8)
+    elif isinstance(value, bool):
+        other = not value
     else:
         other = value / 2 if isinstance(value, float) else (value or 0) + 1
     changed = pretraining(**{name: other})

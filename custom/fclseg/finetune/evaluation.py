@@ -14,6 +14,7 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.data.slices import SliceStore
 from fclseg.files import private_folder
 from fclseg.finetune import metrics
+from fclseg.finetune.inference.refine import averaged, cleaned
 from fclseg.finetune.metrics import Metric
 from fclseg.networks.unet import UNet
 from fclseg.text import cell
@@ -92,9 +93,10 @@ class VolumeEvaluator:
         device: torch.device | str = "cpu",
         hd95: bool = True,
         output_dir: str | None = None,
+        refined: bool = False,
     ):
         self.network, self.store, self.patients = network, store, set(patients)
-        self.anatomy, self.device = anatomy, device
+        self.anatomy, self.device, self.refined = anatomy, device, refined
         self.metrics = tuple(metric for metric in metrics.METRICS if hd95 or not metric.slow)
         self.output_dir = None if output_dir is None else Path(output_dir)
 
@@ -124,15 +126,22 @@ class VolumeEvaluator:
 
     @torch.inference_mode()
     def predict(self, start: int, stop: int) -> np.ndarray:
-        """Label map [n, H, W] of a range of stored slices."""
-        images = torch.from_numpy(np.asarray(self.store.images[start:stop], dtype=np.float32))[:, None]
-        return self.network(images.to(self.device)).argmax(dim=1).to(torch.uint8).cpu().numpy()
+        """Label map [n, H, W] of a volume's stored slices."""
+        images = torch.from_numpy(np.asarray(self.store.images[start:stop], dtype=np.float32))[:, None].to(self.device)
+        if not self.refined:
+            return _labels(self.network(images))
+        average = averaged(lambda windows: self.network(windows).softmax(dim=1))
+        return cleaned(_labels(average(images)), self.anatomy)
 
     def _score(self, volume) -> dict:
         prediction = self.predict(volume.start, volume.stop)
         truth = np.asarray(self.store.labels[volume.start : volume.stop])
         row = {"patient": volume.patient, "frame": volume.frame, "phase": volume.phase}
         return row | scores(self.metrics, prediction, truth, self.anatomy, volume.spacing)
+
+
+def _labels(scores: torch.Tensor) -> np.ndarray:
+    return scores.argmax(dim=1).to(torch.uint8).cpu().numpy()
 
 
 def scores(

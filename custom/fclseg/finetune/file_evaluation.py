@@ -51,7 +51,7 @@ class FileEvaluator:
         volumes = [volume for volume in read_folder(self.dataset_dir) if volume.label is not None]
         volumes = [replace(volume, anatomy=self.stored.anatomy) for volume in volumes]
         chosen = [volume for volume in volumes if volume.patient in self.stored.patients]
-        segmenter = Segmenter(self.model, self.stored.device)
+        segmenter = Segmenter(self.model, self.stored.device, refined=self.stored.refined)
         bar = tqdm(read_images(chosen), "scoring", len(chosen), unit="volume", disable=None)
         return [self._row(segmenter, volume, voxels) for volume, voxels in bar]
 

@@ -66,9 +66,9 @@ def run_bundle(anatomy: Anatomy, changes: Mapping[str, object]) -> Evaluation:
     return _run(parser)
 
 
-def shipped_model() -> Path:
-    """The weights that come with the bundle, where there are some."""
-    return bundle_folder(ANATOMIES[DEFAULT].bundle) / "models" / MODEL
+def shipped_model(anatomy: Anatomy = ANATOMIES[DEFAULT]) -> Path:
+    """The weights that come with the anatomy's bundle, where there are some."""
+    return bundle_folder(anatomy.bundle) / "models" / MODEL
 
 
 def _run(parser: ConfigParser) -> Evaluation:
@@ -114,6 +114,7 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
             # Studies compare methods: every one trains equally long, and is scored on the network's own grid.
             "epochs": "$@settings.finetuning.epochs_for(@steps_per_epoch)",
             "original_grid": False,
+            "refined": "$@settings.finetuning.refined",
             **spec.overrides,
         }
     )

@@ -43,6 +43,7 @@ POSITIVE = _number(lambda value: 0 < value < math.inf, "a number above 0")
 NOT_NEGATIVE = _number(lambda value: 0 <= value < math.inf, "a number of at least 0")
 SHARE = _number(lambda value: 0 <= value <= 1, "a number from 0 to 1")
 COUNT = _whole(1)
+YES_OR_NO = Accepts(lambda value: type(value) is bool, "true or false")
 BATCH = _whole(2)  # BatchNorm has no variance over one image
 WIDTHS = Accepts(
     lambda value: isinstance(value, tuple) and len(value) > 1 and all(type(part) is int and part > 0 for part in value),
@@ -117,6 +118,7 @@ class FinetuningSettings:
     lr: float = setting(POSITIVE, default=5e-4)
     encoder_lr_factor: float = setting(NOT_NEGATIVE, default=1.0)
     frozen_epochs: int = setting(_whole(0), default=0)
+    refined: bool = setting(YES_OR_NO, default=False)  # of a study's scores: averaged over turned images, and cleaned
 
     def epochs_for(self, steps_per_epoch: int) -> int:
         """``epochs``, reduced to stay within ``steps`` but not below ``FEWEST_EPOCHS``."""

@@ -39,15 +39,16 @@ RECIPE_RATES = {"sgd": {"lr_moco": 0.05, "lr_byol": 0.5}, "adamw": {"lr_moco": 1
 """How recipe 2 called the settings, and the learning rates it listed in every identity. Keys keep these names, so that
 results which were stored before settings had groups are still found."""
 
-LATER_SETTINGS = ("pretraining.phantom_patients",)
+LATER_SETTINGS = ("pretraining.phantom_patients", "finetuning.refined")
 """Settings newer than stored results: a key lists them only where they differ from the preset's own value.
 Whoever changes that value in a preset raises ``RECIPE``."""
 
 
 def recipe_settings(preset: Preset, names: Iterable[str]) -> dict[str, Any]:
     """The named settings as a cell's identity lists them."""
-    values = preset.values()
-    return {RECIPE_NAMES.get(name, name.partition(".")[2]): values[name] for name in names}
+    standard, values = get_preset(preset.name).values(), preset.values()
+    listed = [name for name in names if name not in LATER_SETTINGS or values[name] != standard[name]]
+    return {RECIPE_NAMES.get(name, name.partition(".")[2]): values[name] for name in listed}
 
 
 def content_key(identity: dict[str, Any]) -> str:
@@ -81,9 +82,7 @@ class Pretraining:
 
     @cached_property
     def key(self) -> str:
-        standard, values = get_preset(self.preset.name).values(), self.preset.values()
-        as_usual = [name for name in LATER_SETTINGS if values[name] == standard[name]]
-        names = [name for name in SETTINGS if not name.startswith("finetuning.") and name not in as_usual]
+        names = [name for name in SETTINGS if not name.startswith("finetuning.")]
         settings = recipe_settings(self.preset, names) | {"name": self.preset.name}
         if settings["lr"] is None:
             settings |= RECIPE_RATES.get(self.preset.pretraining.optimizer, {})

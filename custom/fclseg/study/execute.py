@@ -96,6 +96,6 @@ def save_picture(path: Path, evaluator: VolumeEvaluator, validation: tuple[str, 
         path,
         image=np.asarray(store.images[number], dtype=np.float16),
         truth=np.asarray(store.labels[number]),
-        prediction=evaluator.predict(number, number + 1)[0],
+        prediction=evaluator.predict(volume.start, volume.stop)[number - volume.start],
         caption=np.array(f"{volume.patient}, {volume.phase or 'frame'} slice {number - volume.start + 1}"),
     )

@@ -96,4 +96,5 @@ def finetune_federated(
     network = load_model(run.model, anatomy.name).network
     losses = [one["loss"] for one in run.rounds()]
     run.forget()  # the result is small, the sites' memories are not
-    return VolumeEvaluator(network, store, chosen.validation, anatomy), losses
+    refined = cell.preset.finetuning.refined
+    return VolumeEvaluator(network, store, chosen.validation, anatomy, refined=refined), losses

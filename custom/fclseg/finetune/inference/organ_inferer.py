@@ -7,7 +7,7 @@ import torch
 from monai.inferers import Inferer
 
 from fclseg.finetune.inference.locate import find_heart, recentre
-from fclseg.finetune.inference.segment import keep_largest_piece
+from fclseg.finetune.inference.refine import keep_largest_piece
 from fclseg.finetune.inference.windows import Windows
 
 

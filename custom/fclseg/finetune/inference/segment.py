@@ -9,7 +9,8 @@ from monai.inferers import sliding_window_inference
 
 from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import Preprocessor, unpadded
-from fclseg.finetune.inference.locate import find_heart, largest_piece, recentre
+from fclseg.finetune.inference.locate import find_heart, recentre
+from fclseg.finetune.inference.refine import averaged, cleaned, keep_largest_piece
 from fclseg.finetune.inference.windows import Centre, Windows
 from fclseg.networks.model_file import TrainedModel
 
@@ -37,10 +38,14 @@ class Segmenter:
     A compact organ is looked for first and then segmented in a window around it, as in training. Grey values are
     scaled on that window, so neither padding nor cropping changes them. Other anatomies can be larger than a window:
     the network slides over the whole image.
+
+    ``refined`` averages a compact organ's last prediction over turned and scaled windows, and cleans it.
     """
 
-    def __init__(self, model: TrainedModel, device: torch.device | str = "cpu", overlap: float = 0.5):
-        self.model, self.device, self.overlap = model, device, overlap
+    def __init__(
+        self, model: TrainedModel, device: torch.device | str = "cpu", overlap: float = 0.5, refined: bool = True
+    ):
+        self.model, self.device, self.overlap, self.refined = model, device, overlap, refined
         self.network = model.network.to(device).eval()
         self.prepare = Preprocessor(model.image_size, model.spacing)
 
@@ -50,7 +55,7 @@ class Segmenter:
             return self._around_the_organ(voxels, volume, near)
         stack = _stack(self.prepare.scale(voxels, volume))
         chunks = [self._slide(chunk, volume.spacing) for chunk in stack.split(SLICES_AT_ONCE)]
-        return Segmentation(_label_map(torch.cat(chunks)))
+        return Segmentation(self._label_map(torch.cat(chunks)))
 
     @torch.inference_mode()
     def _around_the_organ(self, voxels: np.ndarray, volume: Volume, near: Centre | None) -> Segmentation:
@@ -71,8 +76,14 @@ class Segmenter:
         return Segmentation(labels, centre, agreement, stability)
 
     def _in_window(self, slices: torch.Tensor, windows: Windows, centre: Centre) -> np.ndarray:
-        probabilities = self._probabilities(windows.cut(slices, centre))
-        return _label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
+        predict = averaged(self._probabilities) if self.refined else self._probabilities
+        probabilities = predict(windows.cut(slices, centre))
+        return self._label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
+
+    def _label_map(self, classes: torch.Tensor) -> np.ndarray:
+        """Classes [S, X, Y] -> [X, Y, S], the largest piece only."""
+        labels = classes.numpy().astype(np.uint8)
+        return np.moveaxis(cleaned(labels, self.model.anatomy) if self.refined else keep_largest_piece(labels), 0, -1)
 
     def _probabilities(self, images: torch.Tensor) -> torch.Tensor:
         return torch.cat(
@@ -103,16 +114,6 @@ def overlap(one: np.ndarray, other: np.ndarray) -> float:
     return 2 * int(((one == other) & (one > 0)).sum()) / size if size else 1.0
 
 
-def keep_largest_piece(labels: np.ndarray) -> np.ndarray:
-    """Background everywhere but in the largest connected piece of all structures together."""
-    return np.where(largest_piece(labels > 0), labels, 0).astype(labels.dtype)
-
-
 def _stack(scaled: np.ndarray) -> torch.Tensor:
     """[X, Y, S] -> slices [S, X, Y]."""
     return torch.from_numpy(np.ascontiguousarray(np.moveaxis(scaled, -1, 0), dtype=np.float32))
-
-
-def _label_map(classes: torch.Tensor) -> np.ndarray:
-    """Classes [S, X, Y] -> [X, Y, S], the largest piece only."""
-    return keep_largest_piece(classes.movedim(0, -1).numpy().astype(np.uint8))

@@ -1,0 +1,77 @@
+"""What is done to a network's prediction besides asking once: averaging over turned and scaled images, and cleaning.
+
+Both use what is known without labels: a heart that is turned or a little larger is the same heart, every structure of a
+compact organ is one piece, and a cavity has no holes. Mirror images are not averaged: no heart has its right ventricle
+on the other side (``data/augment.py``).
+"""
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import torch
+from scipy import ndimage
+from torch.nn import functional as F
+
+from fclseg.anatomy.base import Anatomy, Wall
+from fclseg.finetune.inference.locate import largest_piece
+
+ROTATIONS = (-20.0, 0.0, 20.0)
+SCALES = (0.9, 1.0, 1.12)
+"""Degrees, and the part of the window that is seen: well within what augmentation showed the network."""
+
+Predict = Callable[[torch.Tensor], torch.Tensor]
+"""Square images [n, 1, H, H] to class probabilities [n, C, H, H]."""
+
+
+def averaged(predict: Predict) -> Predict:
+    """``predict`` over all rotations and scales, each turned back, and averaged."""
+
+    def average(images: torch.Tensor) -> torch.Tensor:
+        found = [
+            _turned(predict(_turned(images, angle, scale)), -angle, 1 / scale)
+            for angle, scale in product(ROTATIONS, SCALES)
+        ]
+        return torch.stack(found).mean(dim=0)
+
+    return average
+
+
+def _turned(planes: torch.Tensor, degrees: float, scale: float) -> torch.Tensor:
+    """Square planes [n, C, H, H] turned about their centre; outside of them, their border continues."""
+    if degrees == 0 and scale == 1:
+        return planes
+    angle = np.deg2rad(degrees)
+    cos, sin = scale * np.cos(angle), scale * np.sin(angle)
+    maps = torch.tensor([[cos, -sin, 0.0], [sin, cos, 0.0]], dtype=planes.dtype, device=planes.device)
+    grid = F.affine_grid(maps.expand(len(planes), 2, 3), list(planes.shape), align_corners=False)
+    return F.grid_sample(planes, grid, padding_mode="border", align_corners=False)
+
+
+def keep_largest_piece(labels: np.ndarray) -> np.ndarray:
+    """Background everywhere but in the largest connected piece of all structures together."""
+    return np.where(largest_piece(labels > 0), labels, 0).astype(labels.dtype)
+
+
+def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
+    """A label map [S, X, Y] as its anatomy allows it: one piece per structure, and no holes in a cavity.
+
+    What is thrown away becomes background. Organs that are not compact may have structures in several places; of them
+    only the largest piece of all structures together is kept.
+    """
+    labels = keep_largest_piece(labels)
+    if not anatomy.compact:
+        return labels
+    for structure in anatomy.structures:
+        mask = labels == structure.value
+        labels[mask & ~largest_piece(mask)] = 0
+    for wall in (one for one in anatomy.measurements if isinstance(one, Wall)):
+        _fill(labels, anatomy.structure(wall.cavity).value, anatomy.structure(wall.wall).value)
+    return labels
+
+
+def _fill(labels: np.ndarray, cavity: int, wall: int) -> None:
+    """Holes of a cavity and its wall together, slice by slice, belong to the cavity."""
+    for plane in labels:
+        both = (plane == cavity) | (plane == wall)
+        plane[ndimage.binary_fill_holes(both) & ~both & (plane == 0)] = cavity
