@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+# `make test` runs one process per core. Threads beyond that wait for each other and make everything slower, on a loaded
+# machine many times.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell that starts a command in the background makes it ignore SIGINT, and so would every process that a test starts
 # and then interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
