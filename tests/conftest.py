@@ -17,6 +17,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def usual_umask():
+    """The command ``fclseg`` makes the files of its process private; the tests that follow must not inherit that."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture
 def open_folder():
     """A new folder that everybody may enter, unlike pytest's own."""
