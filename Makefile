@@ -3,6 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# Two test processes with one thread each; a file's tests stay together because they share what they prepare.
+PARALLEL := -n 2 --dist loadfile
 
 .PHONY: help install demo test nightly mutants lint types format clean
 help:            ## show this help
@@ -22,7 +24,7 @@ demo: $(STAMP)   ## phantom hospitals -> federated pre-training -> fine-tuning -
 	    --rounds 12 --set finetune_epochs=120 --mode full,frozen --out demo_output
 
 test: lint types ## style, types, and all but the nightly tests (under 9 minutes on 2 cores)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 nightly: $(STAMP) ## only the tests that are too long for every run
 	$(BIN)/python -m pytest -m nightly

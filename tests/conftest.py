@@ -8,9 +8,21 @@ from pathlib import Path
 
 import pytest
 
+# `make test` runs one process per core. Threads beyond that wait for each other and make everything slower, on a loaded
+# machine many times.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell that starts a command in the background makes it ignore SIGINT, and so would every process that a test starts
 # and then interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def usual_umask():
+    """The command ``fclseg`` makes the files of its process private; the tests that follow must not inherit that."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture

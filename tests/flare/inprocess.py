@@ -28,6 +28,7 @@ from fclseg.flare.tensors import read_state
 
 TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8, "batch_size": 8}
 JOB_ID = "job"
+SITES = ("site-1", "site-2", "site-3")
 
 
 class InProcess:

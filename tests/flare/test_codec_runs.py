@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from inprocess import TINY, InProcess
+from inprocess import SITES, TINY, InProcess
 
-from fclseg.data.phantom import write_phantom
 from fclseg.federation.codecs.presets import CODECS
 from fclseg.federation.distance import distance
 from fclseg.federation.exchange import ROWS
@@ -15,24 +14,12 @@ from fclseg.flare.filters.codec import DecodeDownload, EncodeUpload
 from fclseg.flare.place import Place
 from fclseg.flare.tensors import read_state
 
-SITES = ("site-1", "site-2", "site-3")
 CHANGES = {**TINY, "channels": [8, 16], "hidden": 64, "bank_size": 128}
 """Large enough for tensors that are coded."""
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folders = {site: tmp_path_factory.mktemp(site) / "data" for site in SITES}
-    for number, folder in enumerate(folders.values()):
-        write_phantom(folder, patients=1 + number, frames=2, seed=number)
-    return folders
-
-
 @pytest.fixture
-def start(tmp_path, data, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setenv("FCLSEG_DEVICE", "cpu")
-
+def start(tmp_path, data, own_slots):
     def begin(job, codec=None, name="", **settings):
         folder = tmp_path / f"{job}-{codec}{name}"
         return InProcess(folder, data, job, changes=CHANGES, codec=codec, **settings)
@@ -208,6 +195,25 @@ def test_a_hostile_upload_costs_that_site_its_round(start, monkeypatch, damage):
     for record in run.complete():
         found = statuses(record)
         assert found["site-1"] == found["site-3"] == "ok" and found["site-2"].startswith("site-2: ")
+
+
+def test_an_update_that_is_far_too_long_is_refused_after_decoding(start, monkeypatch):
+    """The message itself is in order; only the decoded network shows that the site multiplied it by a thousand."""
+    run = start("fclopt_dp_tiny", rounds=2)
+    honest = EncodeUpload.change
+
+    def change(self, message, context):
+        if Place.of_site(context).name == "site-2" and "samples" in message.meta:
+            for arrays in message.components.values():
+                for name, array in arrays.items():
+                    if array.dtype == np.float32:
+                        arrays[name] = array * np.float32(1000)
+        return honest(self, message, context)
+
+    monkeypatch.setattr(EncodeUpload, "change", change)
+    for record in run.complete():
+        found = statuses(record)
+        assert found["site-1"] == found["site-3"] == "ok" and "times as long as the median" in found["site-2"]
 
 
 def test_a_damaged_download_is_refused_and_sent_whole(start, monkeypatch):

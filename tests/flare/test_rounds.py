@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from inprocess import TINY, InProcess
+from inprocess import SITES, TINY, InProcess
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 
-from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.federation.ptnu import predict_target
 from fclseg.flare.messages import Message
@@ -18,23 +17,9 @@ from fclseg.methods.registry import build_method
 from fclseg.networks.loading import save_network
 from fclseg.study.report.curves import run_charts
 
-SITES = ("site-1", "site-2", "site-3")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """Three small hospitals of different sizes."""
-    folders = {site: tmp_path_factory.mktemp(site) / "data" for site in SITES}
-    for number, folder in enumerate(folders.values()):
-        write_phantom(folder, patients=1 + number, frames=2, seed=number)
-    return folders
-
 
 @pytest.fixture
-def start(tmp_path, data, monkeypatch):
-    """Start a run; its training slots are its own, so that it does not wait for other trainings on this machine."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setenv("FCLSEG_DEVICE", "cpu")
+def start(tmp_path, data, own_slots, monkeypatch):
     monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))
     return lambda job, **settings: InProcess(tmp_path / job, data, job, **settings)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from broken_sites import FAULTS, NAME, break_site
+from nvflare.fuel.flare_api.flare_api import new_secure_session
 from parties import COORDINATOR, LEAD, SERVER, Federation
 
 from fclseg.data.phantom import write_phantom
@@ -209,6 +210,28 @@ def test_the_coordinator_cannot_submit_and_a_lead_can_do_nothing_else(sites):
     for command in (("list",), ("logs", "x")):
         with pytest.raises(FCLSegError):
             sites.job(*command)
+
+
+SHELL = {
+    "ls": lambda session, target: session.ls_target(target, path="startup"),
+    "cat": lambda session, target: session.cat_target(target, file="local/fclseg.json"),
+    "head": lambda session, target: session.head_target(target, file="startup/fed_client.json"),
+    "tail": lambda session, target: session.tail_target(target, file="log.txt"),
+    "grep": lambda session, target: session.grep_target(target, pattern="key", file="startup/fed_client.json"),
+    "pwd": lambda session, target: session.get_working_directory(target),
+}
+
+
+@pytest.mark.parametrize("party", [LEAD, COORDINATOR])
+def test_shell_commands_of_the_admin_console_are_denied_to_every_role(sites, party):
+    session = new_secure_session(party, str(sites.kit(party)))
+    try:
+        for name, command in SHELL.items():
+            for target in ("site-1", "server"):
+                with pytest.raises(Exception, match=rf"(?i)not authorized.*{name} {target}"):
+                    command(session, target)
+    finally:
+        session.close()
 
 
 def test_features_stay_at_a_hospital_that_has_not_allowed_them(sites):
