@@ -138,8 +138,8 @@ def test_the_presets_weight_decay_reaches_the_optimizer(name):
 
 def test_fine_tuning_uses_adam_whatever_the_preset_says():
     optimizer = make_optimizer(build_method("finetune_federated", PRESET, 0))
-    assert type(optimizer) is torch.optim.Adam and optimizer.param_groups[0]["lr"] == PRESET.finetuning.lr
-    assert type(make_optimizer(build_method("fclopt", PRESET, 0))) is torch.optim.SGD
+    assert isinstance(optimizer, torch.optim.Adam) and optimizer.param_groups[0]["lr"] == PRESET.finetuning.lr
+    assert isinstance(make_optimizer(build_method("fclopt", PRESET, 0)), torch.optim.SGD)
 
 
 def test_cosine_schedule_over_rounds():

@@ -1,25 +1,27 @@
-"""Reading NIfTI files so that every way a file can be broken ends in one sentence that names it."""
+"""Reading NIfTI files so that every way a file can be broken ends in one sentence that names it.
+
+nibabel is imported when a file is opened: many tasks and commands only need an anatomy's structures.
+"""
 
 import gzip
 import stat
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nibabel as nib
 import numpy as np
-from nibabel.filebasedimages import ImageFileError
-from nibabel.spatialimages import HeaderDataError, ImageDataError
 
 from fclseg.anatomy.orientation import Affine, Storage, find_storage
 from fclseg.errors import DataError
+
+if TYPE_CHECKING:
+    import nibabel as nib
 
 SUFFIXES = (".nii.gz", ".nii")
 MM_PER_UNIT = {"meter": 1000.0, "mm": 1.0, "micron": 0.001, "unknown": 1.0}
 
 _DAMAGED = (EOFError, ValueError, TypeError, OverflowError, MemoryError, zlib.error)
-_BROKEN = (OSError, *_DAMAGED, HeaderDataError, ImageDataError, ImageFileError)
-
 
 VOXEL_MM = (0.05, 60.0)
 LARGEST_MM = 2000.0
@@ -67,17 +69,17 @@ def read_header(path: Path) -> Header:
     return header
 
 
-def _stored_pixdim(path: Path, image: nib.Nifti1Image) -> list[float]:
+def _stored_pixdim(path: Path, image: "nib.Nifti1Image") -> list[float]:
     """Voxel sizes as they are in the file: nibabel repairs 0 and negative ones to 1 when it loads."""
     try:
         with gzip.open(path) if path.name.endswith(".gz") else open(path, "rb") as file:
             raw = type(image.header).from_fileobj(file, check=False)
         return [float(size) for size in raw["pixdim"][1:4]]
-    except _BROKEN as error:
+    except _broken() as error:
         raise _sentence(path, error) from error
 
 
-def _affine(path: Path, image: nib.Nifti1Image, pixdim: list[float], unit: float) -> Affine | None:
+def _affine(path: Path, image: "nib.Nifti1Image", pixdim: list[float], unit: float) -> Affine | None:
     if int(image.header["qform_code"]) == 0 and int(image.header["sform_code"]) == 0:
         return None
     matrix = np.asarray(image.affine, dtype=float)[:3]
@@ -117,11 +119,13 @@ def read_voxels(path: Path) -> np.ndarray:
             while stream.read(1 << 20):  # only at its very end does gzip compare the checksum
                 pass
             return voxels
-    except _BROKEN as error:
+    except _broken() as error:
         raise _sentence(path, error) from error
 
 
-def _load(path: Path) -> nib.Nifti1Image:
+def _load(path: Path) -> "nib.Nifti1Image":
+    import nibabel as nib
+
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a named pipe would wait for ever
             raise DataError(f"{path}: is not an ordinary file; copy the image itself there")
@@ -131,8 +135,16 @@ def _load(path: Path) -> nib.Nifti1Image:
             if magic != b"\x1f\x8b":
                 raise DataError(f"{path}: is not a gzip file though its name says so; export it again as .nii.gz")
         return nib.load(path)
-    except _BROKEN as error:
+    except _broken() as error:
         raise _sentence(path, error) from error
+
+
+def _broken() -> tuple[type[Exception], ...]:
+    """Every error that reading a damaged file can end in."""
+    from nibabel.filebasedimages import ImageFileError
+    from nibabel.spatialimages import HeaderDataError, ImageDataError
+
+    return OSError, *_DAMAGED, HeaderDataError, ImageDataError, ImageFileError
 
 
 def _sentence(path: Path, error: Exception) -> DataError:

@@ -26,6 +26,23 @@ NO_CODE = """There is no code here, on purpose. NVFlare's simulator runs classes
 for jobs that have this folder. Jobs for real sites are made without it: see docs/operations.md.
 """
 
+TASK_REQUEST_SECONDS = 0.1
+"""How often an idle site asks for work."""
+CELL_SECONDS = 60.0
+CLIENT_TIMES = {
+    "default_task_fetch_interval": TASK_REQUEST_SECONDS,
+    "runner_sync_timeout": 10.0,
+    "max_runner_sync_timeout": 600.0,
+    "notify_cp_msg_timeout": 15.0,
+    "notify_cp_retry_timeout": 300.0,
+    "get_task_timeout": 30.0,
+    "task_check_timeout": 15.0,
+    "submit_task_result_timeout": 30.0,
+    "cell_wait_timeout": CELL_SECONDS,
+}
+"""What NVFlare waits for, in seconds. Its own values (2 to 60) end a start on a machine that has much else to do; a
+single message may still be lost, so each of those is short enough to be sent again soon."""
+
 
 def meta(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What NVFlare's scheduler reads: a job waits until as many sites are connected as its rounds need answers."""
@@ -38,7 +55,8 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
     predicts = ["fclseg.flare.filters.ptnu.TargetToDistance"] if row.predicts_target else []
     return {
         "format_version": 2,
-        "server": {"heart_beat_timeout": 600, "task_request_interval": 0.2},
+        "server": {"heart_beat_timeout": 600, "task_request_interval": TASK_REQUEST_SECONDS},
+        "cell_wait_timeout": CELL_SECONDS,
         "workflows": [
             {
                 "id": CONTROLLER,
@@ -66,6 +84,7 @@ def client(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
     predicts = ["fclseg.flare.filters.ptnu.PredictTarget"] if row.predicts_target else []
     return {
         "format_version": 2,
+        **CLIENT_TIMES,
         "executors": [
             {
                 "tasks": tasks,

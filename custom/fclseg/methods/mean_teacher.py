@@ -5,8 +5,10 @@ Left alone the two confirm each other's mistakes; phantom slices with their true
 Online and target are whole U-Nets in the roles they have in FCLOpt, so PTNU and DP apply unchanged.
 """
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 import torch
-from monai.losses import DiceCELoss
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.data.augment import augment_maps
@@ -16,6 +18,9 @@ from fclseg.methods.segmenter import Segmenter
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
+
+if TYPE_CHECKING:
+    from monai.losses import DiceCELoss
 
 
 def sharpen(belief: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -41,7 +46,12 @@ class MeanTeacher(Segmenter):
         super().__init__(preset, anatomy, encoder=encoder)
         self.target = frozen_copy(self.online)
         self.anchor, self.sharpness = anchor, sharpness
-        self.agreement = DiceCELoss(softmax=True)
+
+    @cached_property
+    def agreement(self) -> "DiceCELoss":
+        from monai.losses import DiceCELoss
+
+        return DiceCELoss(softmax=True)
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         with torch.no_grad():  # in training mode: its BatchNorm uses the batch's statistics and gathers its own

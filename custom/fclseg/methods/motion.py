@@ -6,12 +6,11 @@ smoothed, relative to the volume's 99th percentile. What moves is the heart, so 
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
-from monai.losses import DiceLoss
-from scipy.ndimage import gaussian_filter
 from torch.nn import functional
 
 from fclseg.data.augment import augment_maps
@@ -24,9 +23,14 @@ from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
+if TYPE_CHECKING:
+    from monai.losses import DiceLoss
+
 
 def motion_maps(store: SliceStore) -> np.ndarray:
     """Maps in [0, 1] for all slices of a store [n, H, W]; patients with a single frame have none (NaN)."""
+    from scipy.ndimage import gaussian_filter
+
     maps = np.full(store.images.shape, np.nan, dtype=np.float32)
     frames = defaultdict(list)
     for volume in store.volumes:
@@ -51,8 +55,13 @@ class Motion(Method):
     def __init__(self, preset: Preset, *, encoder: EncoderFactory = Encoder):
         super().__init__(preset, encoder=encoder)
         self.online = FreezableUNet(preset.networks.channels, 1, torch.initial_seed(), encoder)
-        self.overlap = DiceLoss(sigmoid=True)
         self._maps: tuple[SliceStore, np.ndarray] | None = None
+
+    @cached_property
+    def overlap(self) -> "DiceLoss":
+        from monai.losses import DiceLoss  # seconds of import that counting bytes or averaging can do without
+
+        return DiceLoss(sigmoid=True)
 
     def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
         if self._maps is None or self._maps[0] is not sampler.store:

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from monai.losses import DiceCELoss
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.data.augment import augment_labelled
@@ -17,6 +16,9 @@ from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.statistics import statistics_kept
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
+
+if TYPE_CHECKING:
+    from monai.losses import DiceCELoss
 
 
 class Segmenter(Method):
@@ -33,10 +35,15 @@ class Segmenter(Method):
         self.anatomy = anatomy
         seed = torch.initial_seed()
         self.online = FreezableUNet(preset.networks.channels, anatomy.classes, seed, encoder)
-        self.criterion = DiceCELoss(to_onehot_y=True, softmax=True)
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
         return self.online.encoder(images)[-1].mean(dim=(2, 3))
+
+    @cached_property
+    def criterion(self) -> "DiceCELoss":
+        from monai.losses import DiceCELoss  # seconds of import that counting bytes or averaging can do without
+
+        return DiceCELoss(to_onehot_y=True, softmax=True)
 
     @cached_property
     def phantoms(self) -> SliceSampler:

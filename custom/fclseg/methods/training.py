@@ -2,27 +2,18 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch.optim import SGD, Adam, AdamW, Optimizer
+from torch.optim import Optimizer
 
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.errors import FCLSegError
 from fclseg.methods.base import Method, State
 from fclseg.methods.collapse import feature_std
-from fclseg.presets.settings import PretrainingSettings
+from fclseg.methods.optimizers import BUILDERS
 from fclseg.randomness import generator
-
-BUILDERS: dict[str, Callable[[PretrainingSettings, list, float], Optimizer]] = {
-    "sgd": lambda settings, parameters, lr: SGD(
-        parameters, lr=lr, momentum=settings.sgd_momentum, weight_decay=settings.weight_decay
-    ),
-    "adam": lambda settings, parameters, lr: Adam(parameters, lr=lr),
-    "adamw": lambda settings, parameters, lr: AdamW(parameters, lr=lr, weight_decay=settings.weight_decay),
-}
-"""By the names that ``pretraining.optimizer`` accepts. The paper pre-trains with SGD and fine-tunes with Adam."""
 
 
 @dataclass(frozen=True)

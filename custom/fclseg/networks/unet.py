@@ -1,20 +1,17 @@
 """The 2D U-Net of the paper, with encoder and decoder as separate modules.
 
-MONAI's blocks give exactly the layers behind the paper's byte counts: two conv3x3-BatchNorm-LeakyReLU per level and max
-pooling between levels (``paper``: 48-96-192-384).
+Its layers are exactly those behind the paper's byte counts: two conv3x3-BatchNorm-LeakyReLU per level and max pooling
+between levels (``paper``: 48-96-192-384).
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
-from monai.networks.nets.basic_unet import Down, TwoConv, UpCat
 from torch import nn
 
+from fclseg.networks.blocks import Down, TwoConv, UpCat
 from fclseg.networks.interface import EncoderFactory, build_encoder
-
-ACTIVATION = ("LeakyReLU", {"negative_slope": 0.1, "inplace": True})
-NORM = "batch"
 
 
 class Encoder(nn.Module):
@@ -23,8 +20,8 @@ class Encoder(nn.Module):
     def __init__(self, channels: Sequence[int], in_channels: int = 1):
         super().__init__()
         self.channels = tuple(channels)
-        self.stem = TwoConv(2, in_channels, channels[0], act=ACTIVATION, norm=NORM, bias=True)
-        self.down = nn.ModuleList(Down(2, i, o, act=ACTIVATION, norm=NORM, bias=True) for i, o in pairwise(channels))
+        self.stem = TwoConv(in_channels, channels[0])
+        self.down = nn.ModuleList(Down(i, o) for i, o in pairwise(channels))
 
     def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
         maps = [self.stem(x)]
@@ -39,10 +36,7 @@ class Decoder(nn.Module):
     def __init__(self, channels: Sequence[int], classes: int):
         super().__init__()
         fine_to_coarse = list(pairwise(channels))
-        self.up = nn.ModuleList(
-            UpCat(2, coarse, fine, fine, act=ACTIVATION, norm=NORM, bias=True)
-            for fine, coarse in reversed(fine_to_coarse)
-        )
+        self.up = nn.ModuleList(UpCat(coarse, fine, fine) for fine, coarse in reversed(fine_to_coarse))
         self.head = nn.Conv2d(channels[0], classes, kernel_size=1)
 
     def forward(self, maps: list[torch.Tensor]) -> torch.Tensor:

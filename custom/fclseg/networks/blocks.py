@@ -1,0 +1,55 @@
+"""The blocks of the U-Net: MONAI's ``TwoConv``, ``Down`` and ``UpCat`` in 2D, in torch alone.
+
+Names, initial weights and outputs are MONAI's, bit for bit (``tests/networks/test_blocks.py``). They are written out
+here because a site's task may be a process of its own, and importing MONAI takes longer than the task.
+"""
+
+from collections import OrderedDict
+
+import torch
+from torch import nn
+from torch.nn.functional import pad
+
+SLOPE = 0.1
+"""Of the leaky ReLU below zero."""
+
+
+def convolution(in_channels: int, out_channels: int) -> nn.Sequential:
+    """conv3x3-BatchNorm-LeakyReLU."""
+    normalised = OrderedDict(N=nn.BatchNorm2d(out_channels), A=nn.LeakyReLU(SLOPE, inplace=True))
+    conv = nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1)
+    return nn.Sequential(OrderedDict(conv=conv, adn=nn.Sequential(normalised)))
+
+
+class TwoConv(nn.Sequential):
+    """Two convolutions at one level."""
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__()
+        self.conv_0 = convolution(in_channels, out_channels)
+        self.conv_1 = convolution(out_channels, out_channels)
+
+
+class Down(nn.Sequential):
+    """To the next coarser level: max pooling and two convolutions."""
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__()
+        self.max_pooling = nn.MaxPool2d(kernel_size=2)
+        self.convs = TwoConv(in_channels, out_channels)
+
+
+class UpCat(nn.Module):
+    """To the next finer level: a transposed convolution, the encoder's feature map beside it, two convolutions."""
+
+    def __init__(self, in_channels: int, skip_channels: int, out_channels: int):
+        super().__init__()
+        half = in_channels // 2
+        self.upsample = nn.Sequential(OrderedDict(deconv=nn.ConvTranspose2d(in_channels, half, 2, stride=2)))
+        self.convs = TwoConv(skip_channels + half, out_channels)
+
+    def forward(self, x: torch.Tensor, skip: torch.Tensor) -> torch.Tensor:
+        x = self.upsample(x)
+        # Max pooling drops the last row or column of an odd size; the decoder repeats its own to get there again.
+        x = pad(x, [0, skip.size(-1) - x.size(-1), 0, skip.size(-2) - x.size(-2)], "replicate")
+        return self.convs(torch.cat([skip, x], dim=1))

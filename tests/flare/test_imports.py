@@ -1,0 +1,63 @@
+"""What a site's task and the quick commands do without: libraries that take longer to import than the work takes.
+
+In a simulation with fewer threads than sites every task is a process of its own.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from inprocess import InProcess
+
+from fclseg.data.phantom import write_phantom
+
+HEAVY = ("monai", "matplotlib", "ignite", "tensorboard", "torch._dynamo")
+REPORT = "import sys; print([name for name in {names!r} if name in sys.modules], file=sys.stderr)"
+RUN = """
+from pathlib import Path
+from inprocess import InProcess
+InProcess(Path({folder!r}), {{"site-1": Path({data!r})}}, {job!r}, rounds=2, seed=0).complete()
+"""
+
+
+def _loaded(code: str, names: tuple[str, ...]) -> str:
+    """Which of the modules a new process has loaded after ``code``."""
+    script = f"{code}\n{REPORT.format(names=names)}"
+    path = [str(Path(__file__).parent)]
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path += {path!r}\n{script}"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Images, and the slice store of a site that has taken part before."""
+    root = tmp_path_factory.mktemp("imports")
+    write_phantom(root / "data", patients=2, frames=2)
+    InProcess(root / "first", {"site-1": root / "data"}, "fclopt", rounds=1, seed=0).complete()
+    return root
+
+
+@pytest.mark.parametrize("job", ["fclopt_dp", "fcl"])
+def test_a_run_imports_nothing_heavy_once_the_slices_are_stored(folders, job):
+    shutil.copytree(folders / "first" / "cache", folders / job / "cache")
+    assert _loaded(RUN.format(folder=str(folders / job), data=str(folders / "data"), job=job), HEAVY) == "[]"
+
+
+def test_the_site_waits_for_no_image_library_before_it_has_a_task():
+    code = "\n".join(
+        f"import fclseg.flare.{name}" for name in ("executor", "learner", "curves", "filters.ptnu", "filters.codec")
+    )
+    assert _loaded(code, (*HEAVY, "nibabel", "scipy")) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"), [(["--help"], (*HEAVY, "torch", "nvflare", "nibabel")), (["bytes"], HEAVY)]
+)
+def test_the_quick_commands_are_quick(arguments, names):
+    code = f"from fclseg.cli import main\ntry:\n    main({arguments!r})\nexcept SystemExit:\n    pass"
+    assert _loaded(code, names) == "[]"
