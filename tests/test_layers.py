@@ -16,6 +16,7 @@ ORDER = [
     {"data", "networks", "dicom"},
     {"methods"},
     {"federation"},
+    {"privacy"},
     {"flare"},
     {"finetune"},
     {"study"},

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fclseg.cli.options import positive
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
@@ -12,7 +13,8 @@ EXAMPLES = """examples, in the folder of the site's kit:
   fclseg site policy
   fclseg site runs
   fclseg site approve fclopt_dp-small
-  fclseg site audit --run fclopt_dp-small"""
+  fclseg site audit --run fclopt_dp-small
+  fclseg site budget --rounds 40"""
 
 
 def register(subparsers) -> None:
@@ -27,6 +29,8 @@ def register(subparsers) -> None:
     _command(commands, "policy", "show what the site allows, and whether its policy file is valid", policy)
     _command(commands, "runs", "list the runs that asked this site for tasks", runs)
     _command(commands, "approve", "allow a run to start", approve).add_argument("name", metavar="RUN")
+    budget_parser = _command(commands, "budget", "show how much of the privacy budget has been spent", budget)
+    budget_parser.add_argument("--rounds", type=int, metavar="R", help="also: epsilon after a further run of R rounds")
     audit_parser = _command(commands, "audit", "show what left this site and what was refused", audit)
     audit_parser.add_argument("--run", dest="name", metavar="RUN", help="only the entries of this run")
 
@@ -54,7 +58,7 @@ def _place(arguments: argparse.Namespace) -> Any:
 def policy(arguments: argparse.Namespace) -> int:
     chosen = _place(arguments).policy
     for name, value in vars(chosen).items():
-        print(f"{name:<11} {', '.join(value) if isinstance(value, tuple) else value}")
+        print(f"{name:<13} {', '.join(value) if isinstance(value, tuple) else value}")
     return 0
 
 
@@ -85,6 +89,26 @@ def approve(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def budget(arguments: argparse.Namespace) -> int:
+    from fclseg.flare.budget import Budget
+    from fclseg.privacy.accountant import UPDATE_SENSITIVITY, epsilon
+
+    place = _place(arguments)
+    policy, kept = place.policy, Budget(place.runs)
+    spent = kept.spent()
+    limit = "no limit in the policy" if policy.epsilon is None else f"the policy allows {policy.epsilon:g}"
+    print(f"epsilon {epsilon(spent, policy.delta):.3f} at delta {policy.delta:g} has been spent; {limit}")
+    if arguments.rounds is not None:
+        if not policy.sigma:
+            raise FCLSegError("a run without noise on its updates has no epsilon: set 'clip' and 'sigma' in the policy")
+        further = [policy.sigma / UPDATE_SENSITIVITY] * positive(arguments.rounds, "--rounds")
+        after = epsilon([*spent, *further], policy.delta)
+        print(f"epsilon {after:.3f} after {arguments.rounds} more rounds of networks with sigma {policy.sigma:g}")
+    if left := kept.uncounted():
+        print(f"{left} results left with parts that had no noise; epsilon says nothing about those")
+    return 0
+
+
 def audit(arguments: argparse.Namespace) -> int:
     from fclseg.flare.audit import SENT, Audit
 
@@ -100,4 +124,7 @@ def audit(arguments: argparse.Namespace) -> int:
 
 def _sent(entry: dict[str, Any]) -> str:
     parts = ", ".join(f"{name} {size} bytes" for name, size in entry["components"].items()) or "a report only"
-    return f"sent {parts}" + (f", update of norm {entry['norm']:.4g}" if entry["norm"] is not None else "")
+    text = f"sent {parts}" + (f", update of norm {entry['norm']:.4g}" if entry["norm"] is not None else "")
+    if privacy := entry.get("privacy"):
+        text += ", protected by " + " ".join(f"{name}={value:g}" for name, value in privacy.items())
+    return text + (f", epsilon {entry['epsilon']:.3f} so far" if entry.get("epsilon") is not None else "")

@@ -10,6 +10,13 @@ SHORTEST, LONGEST = 0.1, 10.0
 """Bounds on the length of a feature. It is 1 when it leaves a site, but noise or rounding may change it on the way."""
 
 
+def as_many_rows(like: Mapping[str, np.ndarray], state: Mapping[str, object]) -> dict[str, np.ndarray]:
+    """What a bank looks like that has fewer features than the method's, such as prototypes; at least one."""
+    given = state.get("features")
+    rows = len(given) if isinstance(given, np.ndarray) and given.ndim else 0
+    return {name: array[:rows] if 0 < rows < len(array) else array for name, array in like.items()}
+
+
 def check_features(state: Mapping[str, np.ndarray], partitions: int, site: str, component: str) -> None:
     """Refuse features without a direction and partitions that there are not: they would steer every other site."""
     where = f"{site}: component '{component}'"

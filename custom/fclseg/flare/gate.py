@@ -11,19 +11,18 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from fclseg.errors import PublicError
 from fclseg.federation.exchange import DISTANCE, goes_up
-from fclseg.federation.privacy import clip_and_noise
 from fclseg.federation.robust import update_norm
 from fclseg.federation.states import Arrays, to_arrays
 from fclseg.flare.admission import Admission, Admissions, fingerprint, hours_since
 from fclseg.flare.audit import REFUSED, SENT, Audit
+from fclseg.flare.budget import Budget
 from fclseg.flare.diagnostics import PREFIX
 from fclseg.flare.messages import Message
 from fclseg.flare.policy import PolicyError
 from fclseg.flare.site import Site
+from fclseg.privacy.settings import NETWORKS, PrivacySettings
 
 
 @dataclass
@@ -61,24 +60,42 @@ class Gate:
         )
         known = Admissions(place.runs).admit(asked, policy.approval)
         policy.check_hours(hours_since(known.asked))
+        Budget(place.runs).after(policy, {})
         if policy.patients > 1:
             policy.check_patients(self.site.patient_count)
 
     def release(self, answer: Message) -> Message:
         """The answer as it may leave, or an error instead of it."""
         answer = self._planned(answer)
+        wanted = self.site.settings.privacy
         if self.site.place.simulated:
+            self._protect(answer, wanted)
             return answer
-        policy = self.site.place.policy
+        policy, budget = self.site.place.policy, Budget(self.site.place.runs)
+        settings = wanted.stricter(policy.privacy)
         try:
-            names = {*answer.components, *answer.others} | ({DISTANCE} if answer.distance is not None else set())
-            policy.check_components(names)
-            if policy.clip is not None and (answer.components or answer.others):
-                self._protect(answer, policy.clip, policy.sigma)
+            policy.check_components(_names(answer))
+            self._check_possible(answer, settings)
+            with budget.held():
+                multipliers = self._protect(answer, settings)
+                covered = self._covered(answer, multipliers)
+                if policy.epsilon is not None and (open_ones := sorted(_names(answer) - covered)):
+                    raise PolicyError(
+                        f"this site keeps a privacy budget, and '{open_ones[0]}' would leave without noise"
+                    )
+                epsilon = budget.after(policy, multipliers)
+                self._note(
+                    SENT,
+                    components=answer.payload(),
+                    norm=self._norm(answer),
+                    privacy=settings.shown(),
+                    multipliers=multipliers,
+                    covered=covered >= _names(answer),
+                    epsilon=epsilon,
+                )
         except PolicyError as error:
             self._note(REFUSED, reason=str(error))
             raise
-        self._note(SENT, components=answer.payload(), norm=self._norm(answer))
         return answer
 
     def _planned(self, answer: Message) -> Message:
@@ -94,11 +111,27 @@ class Gate:
         answer.others = {name: states for name, states in answer.others.items() if name in leaves}
         return answer
 
-    def _protect(self, answer: Message, clip: float, sigma: float) -> None:
-        if answer.others:
+    def _check_possible(self, answer: Message, settings: PrivacySettings) -> None:
+        """Refuse what would leave other than the policy means it to."""
+        if not answer.others:
+            return
+        if self.site.place.policy.clip is not None and not settings.on_features:
             raise PolicyError(f"this site clips what it sends, and '{next(iter(answer.others))}' cannot be clipped")
-        received = received_networks(self.site, self.task, answer.components)
-        answer.components = clip_and_noise(answer.components, received, clip, sigma, np.random.default_rng())
+        if settings.prototypes is not None and self.site.codec is not None:
+            raise PolicyError("this site sends prototypes instead of features, and the run's codec cannot carry them")
+
+    def _protect(self, answer: Message, settings: PrivacySettings) -> dict[str, float]:
+        """Change what leaves as the settings say; the noise multipliers of what has noise now."""
+        if not settings.shown() or not (answer.components or answer.others):
+            return {}
+        from fclseg.flare.protect import protect  # imports methods and data, which a plain round need not wait for
+
+        needed = answer.components if settings.clip is not None else ()
+        return protect(self.site, answer, received_networks(self.site, self.task, needed), settings)
+
+    def _covered(self, answer: Message, multipliers: Collection[str]) -> set[str]:
+        """The names of what leaves with noise."""
+        return set(multipliers) | (set(answer.components) if NETWORKS in multipliers else set())
 
     def _norm(self, answer: Message) -> float | None:
         """Euclidean norm of the update as it leaves, over all networks; None where there is none."""
@@ -120,6 +153,11 @@ class Gate:
             submitter=place.submitter,
             **details,
         )
+
+
+def _names(answer: Message) -> set[str]:
+    """Everything that an answer carries, the numbers of its report aside."""
+    return {*answer.components, *answer.others} | ({DISTANCE} if answer.distance is not None else set())
 
 
 def received_networks(site: Site, task: Message, needed: Collection[str] = ()) -> dict[str, Arrays]:

@@ -16,6 +16,7 @@ from nvflare.apis.shareable import Shareable
 from fclseg.errors import PublicError
 from fclseg.federation.distance import check_distance
 from fclseg.federation.exchange import DISTANCE
+from fclseg.federation.features import as_many_rows
 from fclseg.federation.states import SCALAR_BYTES, Arrays, array_bytes, check_state
 
 DISTANCE_TASK, PRETRAIN_TASK = "distance", "pretrain"
@@ -99,8 +100,11 @@ def _arrays(part: object) -> Arrays:
 def check_message(message: Message, like: Mapping[str, Arrays], sender: str) -> None:
     """Refuse unknown components, wrong shapes and numbers that are not finite, naming the sender."""
     parts = [(name, arrays) for name, arrays in message.components.items()]
-    parts += [(name, arrays) for name, states in message.others.items() for arrays in states.values()]
-    for name, arrays in parts:
+    features = [(name, arrays) for name, states in message.others.items() for arrays in states.values()]
+    for name, _ in (*parts, *features):
         if name not in like:
             raise PublicError(f"{sender}: unknown component '{name}': run the same version and job at every site")
+    for name, arrays in parts:
         check_state(arrays, like[name], sender, name)
+    for name, arrays in features:
+        check_state(arrays, as_many_rows(like[name], arrays), sender, name)

@@ -14,6 +14,8 @@ from typing import Any
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.exchange import DISTANCE, FEATURES, ROWS
 from fclseg.presets import PRESETS, full_name
+from fclseg.privacy.settings import NAMES as PRIVACY
+from fclseg.privacy.settings import PrivacySettings, check_privacy
 
 EVERYTHING = frozenset({flow.component for row in ROWS.values() for flow in row.flows} | {DISTANCE})
 """All components of the exchange plan."""
@@ -27,8 +29,14 @@ class Policy:
     presets: tuple[str, ...] = tuple(PRESETS)
     changes: tuple[str, ...] = ()  # settings of a preset that a job may replace
     components: tuple[str, ...] = tuple(sorted(EVERYTHING - FEATURES))  # what may leave, the distance included
-    clip: float | None = None  # largest Euclidean norm of an update; None: not clipped
-    sigma: float = 0.0  # standard deviation of the noise on each number, as a multiple of clip
+    perturb: float = 0.0  # protections, see fclseg.privacy.settings; of the job's value and this the stricter holds
+    mix: int = 1
+    prototypes: int | None = None
+    feature_noise: float = 0.0
+    clip: float | None = None
+    sigma: float = 0.0
+    epsilon: float | None = None  # privacy budget of this site over all runs; None: nothing is counted
+    delta: float = 1e-5  # the delta that belongs to it
     rounds: int = 1000  # most rounds of a run
     hours: float = 720.0  # longest time from the first task of a run to its last
     patients: int = 1  # fewest patients that a round may train on
@@ -44,10 +52,14 @@ class Policy:
         if unknown := sorted(set(values) - set(known)):
             raise FCLSegError(f"the site's policy has no '{unknown[0]}': it has {', '.join(known)}")
         chosen = {name: _checked(name, value) for name, value in values.items()}
-        policy = cls(**chosen)
-        if policy.sigma and policy.clip is None:
-            raise FCLSegError("the site's policy has 'sigma' but no 'clip', which sigma is a multiple of: give both")
-        return policy
+        check_privacy(chosen, "the site's policy")
+        if not chosen.get("delta", cls.delta) < 1:
+            raise FCLSegError(f"the site's policy has 'delta' as {chosen['delta']}: give a number > 0 and below 1")
+        return cls(**chosen)
+
+    @property
+    def privacy(self) -> PrivacySettings:
+        return PrivacySettings.of(self)
 
     def check_run(self, job: str, preset: str, changes: Mapping[str, Any], rounds: int) -> None:
         """Refuse a run before its first task."""
@@ -93,6 +105,8 @@ def _checked(name: str, value: object) -> Any:
             known = ", ".join(sorted(choices))
             raise FCLSegError(f"the site's policy names '{unknown[0]}' in '{name}': choose from {known}")
         return tuple(full_name(entry) for entry in value) if name == "changes" else tuple(value)
+    if name in PRIVACY:  # checked together, by their own rules
+        return value
     if name == "approval":
         if not isinstance(value, bool):
             raise FCLSegError(f"the site's policy has 'approval' as {value!r}: give true or false")
@@ -100,7 +114,7 @@ def _checked(name: str, value: object) -> Any:
     whole = name in _WHOLE
     fits = type(value) is int if whole else type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
     least = 1 if whole else 0
-    if not fits or value < least or (name in ("clip", "hours") and not value):  # type: ignore[operator]
+    if not fits or value < least or (name in ("hours", "epsilon", "delta") and not value):  # type: ignore[operator]
         raise FCLSegError(f"the site's policy has '{name}' as {value!r}: give a {'whole ' if whole else ''}number > 0")
     return value
 
@@ -142,7 +156,10 @@ SAMPLE = """\
     // "components": what may leave. Without it: the weights of networks and the distance, but no features
     // ("bank" and "dictionary": feature vectors of single slices, which every other site receives).
 
+    // What is done to features before they leave, whatever the job asks for (docs/privacy.md): "perturb", the share of
+    // entries that is removed; "mix", images per feature; "prototypes", means per partition; "feature_noise".
     // "clip": updates are shortened to this Euclidean norm; "sigma": noise on each number, as a multiple of clip.
+    // "epsilon": the privacy budget of all runs together, with its "delta". When it is spent, nothing leaves any more.
 
     // The most rounds and hours of a run, and the fewest patients that one may train on.
     "rounds": 1000,

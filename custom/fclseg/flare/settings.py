@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from fclseg.anatomy.registry import DEFAULT, get_anatomy
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.codecs.presets import RunCodec, get_codec
-from fclseg.federation.exchange import ROWS, Row
+from fclseg.federation.exchange import FEATURES, ROWS, Row
 from fclseg.federation.robust import MEAN_RULE, OUTLIERS, REFUSE, RULES, Protection
 from fclseg.presets import Preset, full_name, get_preset
+from fclseg.privacy.settings import PrivacySettings, check_privacy
 
 if TYPE_CHECKING:
     from fclseg.flare.place import Place
@@ -62,6 +63,12 @@ class RunSettings:
     outliers: str = REFUSE  # what happens to an update that is far longer than the others'
     outlier_factor: float = 10.0  # how many times the median norm is far
     weight_cap: float = 10.0  # no site counts more than this many times the median site
+    perturb: float = 0.0  # what sites do to features and updates before they leave: fclseg.privacy.settings
+    mix: int = 1
+    prototypes: int | None = None
+    feature_noise: float = 0.0
+    clip: float | None = None
+    sigma: float = 0.0
 
     def __post_init__(self) -> None:
         # Also at a site, which gets the name from the server: it must never lead out of the site's own folder of runs.
@@ -94,6 +101,7 @@ class RunSettings:
             raise FCLSegError(f"a fraction of {settings.fraction} of the sites cannot be drawn: give one in (0, 1]")
         settings._check_method()
         settings._check_protection()
+        settings._check_privacy(values)
         return replace(
             settings, rounds=preset.pretraining.rounds, run=settings.run or f"{settings.job}-{settings.preset}"
         )
@@ -124,6 +132,14 @@ class RunSettings:
             if not 1 <= getattr(self, name) < math.inf:
                 raise FCLSegError(f"'{name}' cannot be {getattr(self, name)}: give a number of at least 1")
 
+    def _check_privacy(self, values: Mapping[str, Any]) -> None:
+        check_privacy(values, "the job")
+        if self.privacy.on_features and not self.sends_features:
+            chosen = next(name for name in self.privacy.shown() if name not in ("clip", "sigma"))
+            raise FCLSegError(f"job '{self.job}' sends no features, which '{chosen}' would protect: leave it out")
+        if self.prototypes is not None and self.run_codec is not None:
+            raise FCLSegError("a codec expects whole banks, not 'prototypes': set 'codec' to plain")
+
     def check_place(self, place: "Place") -> None:
         """Diagnostics send networks that the exchange plan keeps at the site; no hospital's may leave for them."""
         if self.diagnostics and not place.simulated:
@@ -147,6 +163,15 @@ class RunSettings:
     @property
     def protection(self) -> Protection:
         return Protection(self.aggregation, self.outliers, self.outlier_factor, self.weight_cap)
+
+    @property
+    def privacy(self) -> PrivacySettings:
+        """What the job asks the sites to do before features and updates leave; a site's policy may ask for more."""
+        return PrivacySettings.of(self)
+
+    @property
+    def sends_features(self) -> bool:
+        return any(flow.component in FEATURES for flow in self.row.flows)
 
     @property
     def identity(self) -> dict[str, Any]:

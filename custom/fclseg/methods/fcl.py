@@ -1,6 +1,7 @@
 """FCL, the paper's first framework: MoCo with exchanged features, sampled negatives and structural matching."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 
@@ -52,6 +53,8 @@ def fcl_loss(
 
 class FCL(MoCo):
     """MoCo whose bank is shared (``fe``), subsampled (``ns``) and matched across sites by partition (``gsm``)."""
+
+    feature_networks: ClassVar[Mapping[str, str]] = {"bank": "target"}
 
     def __init__(
         self,

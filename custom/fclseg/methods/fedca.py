@@ -6,6 +6,7 @@ the base network they are aligned to.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -62,6 +63,8 @@ class PublicSet(nn.Module):
 
 class FedCA(SimCLR):
     """``alignment`` weighs the alignment loss; the base network takes ``base_steps`` SimCLR steps on public images."""
+
+    feature_networks: ClassVar[Mapping[str, str]] = {"dictionary": "online"}
 
     def __init__(
         self, preset: Preset, alignment: float = 0.1, base_steps: int = 60, *, encoder: EncoderFactory = Encoder

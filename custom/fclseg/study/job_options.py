@@ -87,7 +87,7 @@ class JobOptions:
         known = [one.name for one in fields(RunSettings) if one.name not in OWN_SETTINGS]
         if unknown := [name for name in settings if name not in known]:
             raise FCLSegError(f"a study cannot set '{unknown[0]}' of its jobs: --job-set takes {', '.join(known)}")
-        RunSettings.read({"job": "fclopt", **settings}, environment={})
+        RunSettings.read({"job": "fcl", **settings}, environment={})
         for one in filters:
             one.check()
         return cls(tuple(sorted(settings.items())), tuple(filters))

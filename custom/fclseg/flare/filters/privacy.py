@@ -13,12 +13,12 @@ from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 
 from fclseg.errors import PublicError
-from fclseg.federation.privacy import clip_and_noise
 from fclseg.flare.filters.base import MessageFilter
 from fclseg.flare.gate import received_networks
 from fclseg.flare.messages import PRETRAIN_TASK, Message
 from fclseg.flare.place import Place
 from fclseg.flare.site import Site
+from fclseg.privacy.update_noise import clip_and_noise
 
 
 class ClipAndNoise(MessageFilter):

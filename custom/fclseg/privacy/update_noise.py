@@ -18,8 +18,7 @@ def clip_and_noise(
     """Every component becomes what was received + the clipped update + noise.
 
     ``clip`` is the largest Euclidean norm that the update may have, over all components together, and ``sigma`` the
-    standard deviation of the Gaussian noise on each number, as a multiple of ``clip``. Counters pass as they are. No
-    privacy budget is computed.
+    standard deviation of the Gaussian noise on each number, as a multiple of ``clip``. Counters pass as they are.
     """
     updates = {
         (component, name): array.astype(np.float64) - received[component][name]
