@@ -206,7 +206,6 @@ def run(count: int, seed: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]
             shutil.copy2(path, kept)
             how = damage(path, random)
             found = outcome(record, folder)
-            print(number, record.name, how, found, file=sys.stderr)
             path.unlink()
             shutil.move(kept, path)
             counts[record.name, found.split(":")[0]] += 1

@@ -123,7 +123,7 @@ def read_site_file(path: Path) -> dict[str, Any]:
     """A site's own settings: JSON in which whole lines that begin with // are comments."""
     if not path.exists():
         return {}
-    if not path.is_file():  # a named pipe would wait for ever
+    if path.is_fifo():  # a named pipe would wait for ever
         raise FCLSegError(f"{path} is not a file: write the site's settings into one")
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -80,7 +80,8 @@ def _checked(cell: Finetuning, result: dict[str, Any], cache: Cache) -> dict[str
     with understood(cache.path(cell.key), AGAIN):
         present = present_result(result)
         figures = [*dice_by_site(cell, present).values(), present["seconds"]]
-        figures += [value for metric in present["metrics"] for value in metric["structures"].values()]
+        tables = {metric["name"]: metric["structures"] for metric in present["metrics"]}
+        figures += [value for table in tables.values() for value in table.values()]
         if not all(map(isfinite, figures)):
             raise ValueError("a figure is not finite")
         fmean([0.0, *present["losses"]])  # numbers, all of them
