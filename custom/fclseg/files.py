@@ -39,7 +39,12 @@ def write_text(path: Path | str, text: str) -> None:
 
 def whole_lines(path: Path) -> list[str]:
     """The complete lines of a file, or none if it does not exist; an incomplete last line is left out."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if path.exists() and not path.is_file():  # a named pipe would wait for ever
+        raise DataError(f"{path}: is not a file; restore it from a backup")
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: is damaged, since it is not text; restore it from a backup") from None
     return [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 

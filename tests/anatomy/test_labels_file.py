@@ -68,7 +68,7 @@ def test_spacings_that_are_refused(spacing):
 @pytest.mark.parametrize("text", ["{", "", "\x00"])
 def test_a_file_that_is_no_json_is_refused(tmp_path, text):
     (tmp_path / "labels.json").write_text(text)
-    with pytest.raises(DataError, match=r"labels\.json: is not valid JSON; write for example"):
+    with pytest.raises(DataError, match=r"labels\.json: is not (valid JSON|a text file)"):
         anatomy_of(tmp_path)
 
 

@@ -40,18 +40,39 @@ def rings(shift: int = 0, thickness: int = 4) -> np.ndarray:
     return labels
 
 
-def write_study(folder: Path, methods: tuple[str, ...] = ("random", "fedbyol", "fclopt_dp")) -> dict[str, Any]:
+METHODS = ("random", "fedbyol", "fclopt_dp")
+
+
+def write_study(folder: Path, methods: tuple[str, ...] = METHODS) -> dict[str, Any]:
     """Cells, pictures and exports of the local table below ``folder``, with and without a filter."""
+    Splits.make([f"p{i:02d}" for i in range(40)], sites=4, folds=5).save(folder / "splits.json")
+    fill_cells(folder, methods)
+    return write_tables(folder, methods)
+
+
+def ask(folder: Path, methods: tuple[str, ...] = METHODS) -> Request:
     splits = folder / "splits.json"
-    Splits.make([f"p{i:02d}" for i in range(40)], sites=4, folds=5).save(splits)
     data = Dataset(folder / "images", ANATOMIES["acdc"], splits, "fingerprint")
     options = JobOptions((("fraction", 0.5),), (NOISE,))
     rows = tuple(table_rows(TABLES["local"], methods, get_preset("demo"), options, plain=True))
     modes = ("full", "frozen")
-    request = Request(TABLES["local"], rows, (1, 2, 4, 8), 2, 1, 1, modes, data, data, "random")
+    return Request(TABLES["local"], rows, (1, 2, 4, 8), 2, 1, 1, modes, data, data, "random")
+
+
+def write_tables(folder: Path, methods: tuple[str, ...] = METHODS) -> dict[str, Any]:
+    """From the stored cells."""
+    request = ask(folder, methods)
+    command = "fclseg study local --preset demo --mode full,frozen"
+    document = study_document(request, plan(request), Cache(folder), [], command)
+    write_exports(document, folder / "local")
+    return document
+
+
+def fill_cells(folder: Path, methods: tuple[str, ...] = METHODS) -> None:
+    request = ask(folder, methods)
     cache, planned = Cache(folder), plan(request)
     random = np.random.default_rng(0)
-    gains = {row.key: 0.02 * number for number, row in enumerate(rows)}
+    gains = {row.key: 0.02 * number for number, row in enumerate(request.rows)}
     for one in planned:
         cell = one.cell
         dice = 0.2 + 0.1 * np.log2(cell.labels) + gains[one.row.key] / 2 + 0.02 * random.normal()
@@ -67,9 +88,6 @@ def write_study(folder: Path, methods: tuple[str, ...] = ("random", "fedbyol", "
             np.savez_compressed(path, caption=np.array("p00, ED slice 5"), **arrays)
         if cell.pretraining:
             cache.put(cell.pretraining.key, {"seconds": 60.0, "run": {"rounds": [one_round(n) for n in range(8)]}})
-    document = study_document(request, planned, cache, [], "fclseg study local --preset demo --mode full,frozen")
-    write_exports(document, folder / "local")
-    return document
 
 
 def one_round(number: int) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """A user's own list of which patient is at which site, as CSV or JSON."""
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+from fclseg.documents import read_json, read_text
 from fclseg.errors import DataError
 
 
@@ -24,24 +23,11 @@ def check_unique(patients: Iterable[str], source: str) -> None:
         raise DataError(f"{source}: patient {repeated[0]} appears more than once; list each patient once")
 
 
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(_read_text(path))
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}: is not valid JSON (line {error.lineno}: {error.msg}); correct it") from None
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check the path") from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path}: is not a text file; save it as UTF-8") from None
-
-
 def _csv_pairs(path: Path) -> list[tuple[str, str]]:
-    rows = list(csv.DictReader(_read_text(path).splitlines()))
+    try:
+        rows = list(csv.DictReader(read_text(path).splitlines()))
+    except csv.Error as error:
+        raise DataError(f"{path}: is not a CSV table ({error}); write the columns patient,site") from None
     pairs = [((row.get("patient") or "").strip(), (row.get("site") or "").strip()) for row in rows]
     if not pairs:
         raise DataError(f"{path}: has no rows; write the columns patient,site and one row per patient")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from fclseg.data.assignment import check_unique, read_json
+from fclseg.data.assignment import check_unique
+from fclseg.documents import UNUSABLE, read_json
 from fclseg.errors import DataError
 from fclseg.files import write_text
 from fclseg.randomness import derive_seed
@@ -90,7 +91,7 @@ class Splits:
                 site: [[str(patient) for patient in fold] for fold in entry["folds"]] for site, entry in entries.items()
             }
             splits = cls(sites, held_out, int(document["seed"]))
-        except (KeyError, TypeError, AttributeError, ValueError):
+        except UNUSABLE:
             raise DataError(f"{path}: is not a splits file; make one with: fclseg data split DIR --out FILE") from None
         splits._check(str(path))
         return splits
@@ -176,7 +177,7 @@ def _assign(patients: list[str], site_of: Mapping[str, str]) -> dict[str, list[s
 
 def _natural(name: str) -> list[tuple[int, str]]:
     """Sort key that puts site-2 before site-10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [(int(part), "") if part.isdecimal() and len(part) < 19 else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _check_occupied(sites: Mapping[str, list[str]], prefix: str = "") -> None:

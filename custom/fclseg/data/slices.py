@@ -23,6 +23,7 @@ from fclseg.data.store_files import (
     store_key,
     store_lock,
 )
+from fclseg.documents import UNUSABLE
 from fclseg.errors import DataError, FCLSegError
 
 
@@ -52,7 +53,7 @@ class SliceStore:
             shape = (self.volumes[-1].stop, index["image_size"], index["image_size"])
             self.images = np.memmap(folder / IMAGES, np.float16, mode="r", shape=shape)
             self.labels = np.memmap(folder / LABEL_MAPS, np.uint8, mode="r", shape=shape)
-        except (OSError, ValueError, KeyError, TypeError, IndexError, FCLSegError) as error:
+        except (OSError, *UNUSABLE, FCLSegError) as error:
             raise StoreDamagedError(folder) from error
         self.folder = folder
         depths = [volume.stop - volume.start for volume in self.volumes]

@@ -9,6 +9,7 @@ import nibabel as nib
 
 from fclseg.dicom.read import find_series, to_nifti
 from fclseg.dicom.series import Cine
+from fclseg.documents import read_json, understood
 from fclseg.errors import DataError
 from fclseg.files import make_folder, whole_file, write_text
 
@@ -59,7 +60,9 @@ def import_folder(source: Path, out: Path, *, keep_sources: bool = False) -> Imp
 
 def read_sources(folder: Path) -> list[list[Path]]:
     """The DICOM files of an imported patient by slice and phase."""
-    return [[Path(name) for name in names] for names in json.loads((folder / SOURCES).read_text(encoding="utf-8"))]
+    file = folder / SOURCES
+    with understood(file, "remove the folder of results and run the command again"):
+        return [[Path(name) for name in names] for names in read_json(file)]
 
 
 def _order(cine: Cine) -> tuple[str, str]:

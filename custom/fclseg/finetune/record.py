@@ -6,10 +6,12 @@ The record is a file of its own because the model is made to be given away and p
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from fclseg.data.slices import SliceStore
+from fclseg.documents import read_json, understood
 from fclseg.files import whole_file
 from fclseg.finetune.evaluation import remove_evaluation
 from fclseg.finetune.handlers import CHECKPOINT
@@ -63,7 +65,12 @@ def recorded_patients(checkpoint: str, dataset_dir: str, store: SliceStore) -> R
     the name of a training patient. For a model without a record it is everybody.
     """
     path = Path(checkpoint).with_name(RECORD)
-    record = json.loads(path.read_text()) if path.is_file() else {}
+    record = read_json(path) if path.is_file() else {}
+    with understood(path, "remove it to evaluate on everybody"):
+        return _recorded(record, dataset_dir, store)
+
+
+def _recorded(record: dict[str, Any], dataset_dir: str, store: SliceStore) -> Recorded:
     if record.get("dataset_dir") != str(Path(dataset_dir).resolve()):
         trained = sorted(set(record.get("train_patients", [])) & set(store.patients))
         if trained:

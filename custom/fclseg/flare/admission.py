@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fclseg.documents import read_json, understood
 from fclseg.errors import FCLSegError
 from fclseg.files import write_text
 from fclseg.flare.policy import PolicyError
@@ -65,11 +66,11 @@ class Admissions:
 
     def find(self, run: str) -> Admission | None:
         path = self._path(run)
-        return Admission(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+        return _read(path) if path.exists() else None
 
     def all(self) -> list[Admission]:
         paths = sorted(self._folder.glob("*.json"))
-        return [Admission(**json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+        return [_read(path) for path in paths]
 
     def _path(self, run: str) -> Path:
         if run != Path(run).name or run.startswith("."):
@@ -78,6 +79,11 @@ class Admissions:
 
     def _write(self, admission: Admission) -> None:
         write_text(self._path(admission.run), json.dumps(asdict(admission), indent=2) + "\n")
+
+
+def _read(path: Path) -> Admission:
+    with understood(path, "remove it, and the run has to be approved again"):
+        return Admission(**read_json(path))
 
 
 def hours_since(asked: float) -> float:

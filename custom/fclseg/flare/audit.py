@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fclseg.documents import UNUSABLE
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder
 from fclseg.locks import held
@@ -47,7 +48,7 @@ class Audit:
             try:
                 entry = json.loads(line)
                 intact = entry.pop("before") == _checksum(before)
-            except (ValueError, LookupError, TypeError, AttributeError):
+            except UNUSABLE:
                 intact = False
             if not intact:
                 raise FCLSegError(

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fclseg.documents import UNUSABLE
 from fclseg.environment import TRAINING_ENVIRONMENT
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
@@ -37,7 +38,7 @@ def read_job(job: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         document = json.loads(path.read_text())
         return document, document["workflows"][0]["args"]["settings"]
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, *UNUSABLE):
         raise FCLSegError(f"{job} is not an FCLSeg job (no settings in {path}): choose a folder below jobs/") from None
 
 

@@ -121,17 +121,19 @@ def _checked(name: str, value: object) -> Any:
 
 def read_site_file(path: Path) -> dict[str, Any]:
     """A site's own settings: JSON in which whole lines that begin with // are comments."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+    if not path.exists():
         return {}
+    if path.is_fifo():  # a named pipe would wait for ever
+        raise FCLSegError(f"{path} is not a file: write the site's settings into one")
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise FCLSegError(
             f"{path} cannot be read ({error.strerror}): let the account that runs NVFlare read it"
         ) from None
     try:
         document = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         raise FCLSegError(f'{path} is not a JSON object: mend it, for example {{"data": "/folder"}}')

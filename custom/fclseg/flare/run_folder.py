@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.anatomy.registry import get_anatomy
+from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.errors import FCLSegError
-from fclseg.files import append_line, private_folder, whole_lines, write_text
+from fclseg.files import append_line, private_folder, write_text
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.settings import PATIENCE, RunSettings, with_present_names
 from fclseg.flare.tensors import KEPT_CHECKPOINTS, read_state, write_state
@@ -22,6 +23,8 @@ from fclseg.networks.loading import save_encoder, save_network
 from fclseg.networks.model_file import MODEL, TrainedModel, write_model
 
 CONFIG = "config.json"
+ROUNDS = "rounds.jsonl"
+RESULT = "result.json"
 ENCODER = "encoder.safetensors"
 NETWORK = "network.safetensors"
 SIMULATOR_LOG = "simulator.log"
@@ -30,6 +33,7 @@ GLOBAL = ""
 """The name under which ``encoders`` lists the one that all sites share."""
 FAILURE = "failure.json"
 """Why the last attempt ended early; ``fclseg pretrain`` reads it."""
+RESTORE = "restore it from a backup, or start over (--fresh or FCLSEG_FRESH=1)"
 LOCK_SECONDS = 10
 """How long a run waits for another one of its name to end, such as one that was just killed."""
 
@@ -69,7 +73,10 @@ class RunFolder:
     def failure(self) -> str | None:
         """Why the last attempt ended early, if it did."""
         file = self.path / FAILURE
-        return json.loads(file.read_text())["reason"] if file.exists() else None
+        if not file.exists():
+            return None
+        with understood(file, "see the log of the run"):
+            return str(read_json(file)["reason"])
 
     def clear_failure(self) -> None:
         (self.path / FAILURE).unlink(missing_ok=True)
@@ -99,8 +106,10 @@ class RunFolder:
         file = self.path / CONFIG
         if not file.exists():
             return
-        self.config = json.loads(file.read_text())
-        known, wanted = _flat(self.config), _flat(json.loads(json.dumps(config)))
+        self.config = read_json(file)
+        with understood(file, RESTORE):
+            known = _flat(self.config)
+        wanted = _flat(json.loads(json.dumps(config)))
         if different := sorted(name for name, value in wanted.items() if known.get(name) != value):
             raise FCLSegError(
                 f"the run folder {self.path} belongs to a run with another '{different[0]}': choose another name "
@@ -109,39 +118,45 @@ class RunFolder:
 
     @property
     def complete(self) -> bool:
-        return (self.path / "result.json").exists()
+        return (self.path / RESULT).exists()
 
     @property
     def encoders(self) -> dict[str, Path]:
         """The encoders of a complete run: the global one, or one for each site where every site keeps its own."""
-        return {site: self.path / name for site, name in self._result["encoders"].items()}
+        with understood(self.path / RESULT, RESTORE):
+            return {site: self.path / name for site, name in self._result["encoders"].items()}
 
     @property
     def model(self) -> Path | None:
         """The segmentation network of a complete run that trained one."""
-        return self.path / self._result["model"] if "model" in self._result else None
+        return self._trained("model")
 
     @property
     def network(self) -> Path | None:
         """The whole network of a complete run that trained one, whatever it predicts."""
-        return self.path / self._result["network"] if "network" in self._result else None
+        return self._trained("network")
+
+    def _trained(self, name: str) -> Path | None:
+        with understood(self.path / RESULT, RESTORE):
+            return self.path / self._result[name] if name in self._result else None
 
     @property
     def _result(self) -> dict[str, Any]:
-        return json.loads((self.path / "result.json").read_text())
+        return read_json(self.path / RESULT)
 
     def load(self, initial: GlobalModel) -> GlobalModel:
         """The newest checkpoint, or the initial model; the lines of rounds after it are removed."""
         model = initial
         if checkpoints := self._checkpoints():
             model = GlobalModel.from_states(initial.row, *read_state(checkpoints[-1]), initial.downlink)
-        lines = [line for line in self.rounds() if line["round"] < model.next_round]
-        write_text(self.path / "rounds.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        with understood(self.path / ROUNDS, RESTORE):
+            lines = [line for line in self.rounds() if line["round"] < model.next_round]
+        write_text(self.path / ROUNDS, "".join(json.dumps(line) + "\n" for line in lines))
         return model
 
     def save(self, model: GlobalModel, record: dict[str, Any]) -> None:
         """Note a finished round: its line first, since ``load`` trusts the checkpoint and drops lines beyond it."""
-        append_line(self.path / "rounds.jsonl", json.dumps(record))
+        append_line(self.path / ROUNDS, json.dumps(record))
         write_state(self.path / "checkpoints" / f"round-{model.next_round - 1:04d}.safetensors", *model.to_states())
         for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
             old.unlink()
@@ -163,16 +178,16 @@ class RunFolder:
         else:
             trained = {site for line in self.rounds() for site, report in line["sites"].items() if "loss" in report}
             result["encoders"] = {site: f"sites/{site}/{ENCODER}" for site in sorted(trained)}
-        write_text(self.path / "result.json", json.dumps(result, indent=2) + "\n")
+        write_text(self.path / RESULT, json.dumps(result, indent=2) + "\n")
 
     def rounds(self) -> list[dict[str, Any]]:
         """What is known of each finished round."""
-        return [json.loads(line) for line in whole_lines(self.path / "rounds.jsonl")]
+        return read_json_lines(self.path / ROUNDS)
 
     def publish(self, folder: Path) -> None:
         """Copy the results to where ``nvflare job download`` finds them."""
         private_folder(folder)
-        for name in (CONFIG, "rounds.jsonl", "result.json", ENCODER, NETWORK, MODEL):
+        for name in (CONFIG, ROUNDS, RESULT, ENCODER, NETWORK, MODEL):
             if (self.path / name).exists():
                 shutil.copy2(self.path / name, folder / name)
 

@@ -10,6 +10,9 @@ from typing import Any
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder, write_text
 
+AGAIN = "remove it, and the same command trains this cell again"
+"""What to do about a damaged result."""
+
 
 class Cache:
     """Results by key, with a folder for what else a cell leaves behind (its prediction, its run)."""
@@ -25,11 +28,14 @@ class Cache:
         return self.path(key).with_suffix(suffix)
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The result, or None when the cell has not run (a file that is no JSON counts as not run)."""
-        try:
-            return json.loads(self.path(key).read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError):
+        """The result, or None when the cell has not run (a file that holds no result counts as not run)."""
+        if not self.path(key).is_file():
             return None
+        try:
+            result = json.loads(self.path(key).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        return result if isinstance(result, dict) else None
 
     @contextmanager
     def filling(self) -> Iterator[None]:

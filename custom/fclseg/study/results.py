@@ -6,16 +6,18 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from fclseg import __version__
 from fclseg.data.sites import Splits
+from fclseg.documents import understood
 from fclseg.presets import Preset
-from fclseg.study.cache import Cache
-from fclseg.study.cells import Dataset
-from fclseg.study.entries import Finished, entries, metric_descriptions
+from fclseg.study.cache import AGAIN, Cache
+from fclseg.study.cells import Dataset, Finetuning, Pretraining
+from fclseg.study.entries import Finished, dice_by_site, entries, metric_descriptions
 from fclseg.study.job_options import PLAIN
 from fclseg.study.plan import Planned, Request
 from fclseg.study.scheduler import Failure
@@ -56,7 +58,7 @@ def study_document(
 ) -> dict[str, Any]:
     """Everything there is to say about a table; ``study.json`` is exactly this."""
     stored = [(one, cache.get(one.cell.key)) for one in planned]
-    finished = [(one, present_result(result)) for one, result in stored if result is not None]
+    finished = [(one, _checked(one.cell, result, cache)) for one, result in stored if result is not None]
     return empty_document(request.table, request.rows, request.rows[0].preset, command) | {
         "labels": list(request.labels),
         "modes": list(request.modes),
@@ -71,6 +73,19 @@ def study_document(
         "settings": settings(request),
         "seconds": sum(result["seconds"] for _, result in finished),
     }
+
+
+def _checked(cell: Finetuning, result: dict[str, Any], cache: Cache) -> dict[str, Any]:
+    """A stored result of any version that has what the table needs, or a sentence that names its file."""
+    with understood(cache.path(cell.key), AGAIN):
+        present = present_result(result)
+        figures = [*dice_by_site(cell, present).values(), present["seconds"]]
+        tables = {metric["name"]: metric["structures"] for metric in present["metrics"]}
+        figures += [value for table in tables.values() for value in table.values()]
+        if not all(map(isfinite, figures)):
+            raise ValueError("a figure is not finite")
+        fmean([0.0, *present["losses"]])  # numbers, all of them
+    return present
 
 
 def curves(finished: Finished) -> list[dict[str, Any]]:
@@ -108,18 +123,19 @@ def pretraining_runs(planned: Sequence[Planned], cache: Cache) -> list[dict[str,
     """The pre-trainings behind a table with their rounds, each once."""
     cells = [one.cell.pretraining for one in planned if one.cell.pretraining]
     found = [(cell, cache.get(key)) for key, cell in {cell.key: cell for cell in cells}.items()]
-    return [
-        {
+    return [_run(cell, result, cache) for cell, result in found if result is not None]
+
+
+def _run(cell: Pretraining, result: dict[str, Any], cache: Cache) -> dict[str, Any]:
+    with understood(cache.path(cell.key), AGAIN):
+        return {
             "job": cell.job,
             "options": str(cell.options),
             "seed": cell.seed,
             "name": cell.name,
-            "seconds": result["seconds"],
-            **result["run"],
+            "seconds": float(result["seconds"]),
+            "rounds": result["run"]["rounds"],
         }
-        for cell, result in found
-        if result is not None
-    ]
 
 
 def preset_values(preset: Preset) -> dict[str, Any]:

@@ -19,10 +19,11 @@ from pathlib import Path
 
 import psutil
 
+from fclseg.documents import understood
 from fclseg.environment import TRAINING_ENVIRONMENT
 from fclseg.errors import FCLSegError
 from fclseg.files import whole_lines
-from fclseg.study.cache import Cache
+from fclseg.study.cache import AGAIN, Cache
 from fclseg.study.cells import Cell, Finetuning, Pretraining
 from fclseg.study.progress import Estimate, Progress
 
@@ -80,7 +81,8 @@ class Scheduler:
                 continue
             seen.add(cell.key)
             if result := self.cache.get(cell.key):
-                estimate.add(cell.kind, result["seconds"])
+                with understood(self.cache.path(cell.key), AGAIN):
+                    estimate.add(cell.kind, float(result["seconds"]))
                 continue
             missing[cell.key] = cell
             if isinstance(cell, Finetuning) and cell.pretraining is not None:

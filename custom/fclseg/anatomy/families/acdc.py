@@ -101,7 +101,7 @@ def _read_phases(scan: Scan, path: Path, needed: bool) -> dict[int, str]:
     for phase in ("ED", "ES"):
         if phase not in entries and not needed:
             continue
-        if not entries.get(phase, "").isdecimal():
+        if not re.fullmatch("[0-9]{1,6}", entries.get(phase, "")):
             scan.problem(path, f"has no line '{phase}: <frame number>'; add it", training_only=True)
         elif phases.setdefault(int(entries[phase]), phase) != phase:
             scan.problem(path, f"names frame {entries[phase]} as ED and as ES; correct one")

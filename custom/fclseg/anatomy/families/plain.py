@@ -8,7 +8,6 @@ an image directly in the root (or in ``images``) is a patient of its own.
 "spacing_mm": 1.5}``. Without it, images can be used for pre-training, and labels mean what the bundle says.
 """
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from typing import Any
 from fclseg.anatomy.base import Anatomy, Structure, Tree
 from fclseg.anatomy.nifti import stem
 from fclseg.anatomy.records import Scan, nifti_files, site_of
+from fclseg.documents import read_json
 from fclseg.errors import DataError
 
 _LABEL = re.compile(r"^(?P<image>.+)[_-](gt|label|seg)$")
@@ -94,11 +94,7 @@ def anatomy_of(root: Path) -> Anatomy:
     path = root / LABELS_FILE
     if not path.is_file():
         return ANATOMY
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        raise DataError(f'{path}: is not valid JSON; write for example {{"structures": {{"1": "liver"}}}}') from None
-    return from_labels(document, str(path))
+    return from_labels(read_json(path), str(path))
 
 
 def from_labels(document: Any, source: str) -> Anatomy:

@@ -15,6 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from fclseg.anatomy.records import Volume, read_images
+from fclseg.documents import UNUSABLE
 from fclseg.errors import DataError
 from fclseg.files import make_folder, whole_file, write_text
 from fclseg.finetune.inference import NOTICE
@@ -160,7 +161,7 @@ def _finished(path: Path, fingerprint: str) -> tuple[list[Measurement], Body] | 
         if content["fingerprint"] != fingerprint:
             return None
         return [Measurement(**one) for one in content["volumes"]], Body(**content["body"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *UNUSABLE):
         return None
 
 

@@ -1,6 +1,5 @@
 """Puts a page together: one for a study, for all studies of a folder, or for a pre-training run."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 import jinja2
 
 from fclseg import __version__
+from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.errors import FCLSegError
-from fclseg.files import whole_lines, write_text
+from fclseg.files import write_text
 from fclseg.study.export import MODES, figure, find_entry, metric_columns, p_text
 from fclseg.study.progress import duration
 from fclseg.study.report import curves
@@ -17,6 +17,7 @@ from fclseg.study.report.pictures import comparison, legend
 from fclseg.study.stored import present_document
 
 SIGNIFICANT = 0.05
+DAMAGED = "restore it from a backup, or run the command again that made the folder"
 
 
 def write_report(source: Path, out: Path | None = None, *, command: str = "", names: bool = False) -> Path:
@@ -25,9 +26,13 @@ def write_report(source: Path, out: Path | None = None, *, command: str = "", na
     ``command`` is the one that writes the page; the page shows it. ``names``: the patients whose slices it shows are
     named; by default they are not, because reports are sent by mail."""
     source = Path(source)
-    studies, runs = read_source(source, names)
     out = Path(out) if out else source / "report.html"
-    write_text(out, render(studies, runs, command))
+    try:
+        with understood(source, DAMAGED):
+            page = render(*read_source(source, names), command)
+    except jinja2.TemplateError as error:  # an entry that the template asks for
+        raise FCLSegError(f"{source}: is damaged ({error}); {DAMAGED}") from None
+    write_text(out, page)
     return out
 
 
@@ -43,17 +48,15 @@ def read_source(source: Path, names: bool = False) -> tuple[list[dict[str, Any]]
             f"{source} holds neither a study (study.json) nor a run (rounds.jsonl): give the folder that "
             f"'fclseg study' or 'fclseg pretrain' named when it finished"
         )
-    documents = [
-        (present_document(json.loads((folder / "study.json").read_text())), folder.parent) for folder in folders
-    ]
+    documents = [(present_document(read_json(folder / "study.json")), folder.parent) for folder in folders]
     runs = {run["name"]: run for document, _ in documents for run in document["pretraining"]}
     return [prepare(document, root, names) for document, root in documents], [prepare_run(run) for run in runs.values()]
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """A run of ``fclseg pretrain``."""
-    config = json.loads((folder / "config.json").read_text()) if (folder / "config.json").exists() else {}
-    rounds = [json.loads(line) for line in whole_lines(folder / "rounds.jsonl")]
+    config = read_json(folder / "config.json") if (folder / "config.json").exists() else {}
+    rounds = read_json_lines(folder / "rounds.jsonl")
     settings = config.get("settings", {})
     seconds = sum(one.get("seconds", 0.0) for one in rounds)
     run = {"name": folder.name, "job": settings.get("job", folder.name), "seed": settings.get("seed", 0)}

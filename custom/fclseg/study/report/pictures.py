@@ -2,13 +2,17 @@
 
 import base64
 import io
+import zlib
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from matplotlib.colors import to_rgb
 
 from fclseg.data.preprocess import UNLABELLED
+from fclseg.documents import UNUSABLE
+from fclseg.errors import DataError
 from fclseg.study.export import find_entry
 
 SHARE = 0.55
@@ -41,11 +45,25 @@ def predictions(study: dict[str, Any], root: Path, labels: int, mode: str) -> li
     for one in study["pictures"]:
         entry = find_entry(study, one["row"], labels, mode)
         if (one["labels"], one["mode"]) == (labels, mode) and entry and (root / one["file"]).exists():
-            with np.load(root / one["file"]) as file:
-                arrays = dict(file)
+            arrays = read_arrays(root / one["file"])
             row = {"title": titles[one["row"]], "dice": entry["summary"]["mean"]}
             found.append(arrays | row | {"caption": str(arrays["caption"])})
     return sorted(found, key=lambda one: -one["dice"])
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The image, the ground truth and the prediction of one slice."""
+    try:
+        if not path.is_file():  # a named pipe would wait for ever
+            raise ValueError(path)
+        with np.load(path) as file:
+            arrays = dict(file)
+        shapes = {arrays[name].shape for name in ("image", "truth", "prediction")}
+    except (OSError, EOFError, BadZipFile, zlib.error, *UNUSABLE):
+        raise DataError(f"{path}: is damaged; remove it, and the picture is left out") from None
+    if len(shapes) != 1 or len(shapes.pop()) != 2 or "caption" not in arrays:
+        raise DataError(f"{path}: holds no picture of one slice; remove it, and the picture is left out")
+    return arrays
 
 
 def without_name(caption: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fclseg import __version__
+from fclseg.documents import UNUSABLE
 from fclseg.networks.model_file import TrainedModel
 
 RECORD = "training.json"
@@ -34,7 +35,7 @@ def _training(path: Path | None) -> str:
     try:
         record = json.loads(path.with_name(RECORD).read_text(encoding="utf-8")) if path is not None else {}
         patients, epochs = len(record["train_patients"]), record["epochs"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, *UNUSABLE):
         return "the training's record is not beside the model"
     start = "a pre-trained encoder" if record.get("pretrained_encoder") else "random weights"
     return f"fine-tuned on {patients} labelled patients for {epochs} epochs, from {start}"
