@@ -7,6 +7,18 @@ from fclseg.errors import FCLSegError
 if TYPE_CHECKING:
     import torch
 
+BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
+"""What torch calls the instructions of CPUs that compute in bfloat16."""
+
+
+def computes_in_bfloat16(device: "torch.device", on_cpu: bool) -> bool:
+    """Whether training uses mixed precision: on every GPU that can; on CPUs that can, where ``on_cpu`` asks for it."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    return on_cpu and any(torch.cpu.get_capabilities().get(name, False) for name in BFLOAT16)
+
 
 def choose_device(name: str | None = None) -> "torch.device":
     """The named device; by default the first GPU, or else the CPU. A device that does not exist is refused."""

@@ -1,6 +1,7 @@
 """The ring buffer against collections.deque, and banks of other sites."""
 
 from collections import deque
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -95,3 +96,41 @@ def test_each_exchange_replaces_the_last_and_undoes_what_a_filter_did_to_the_len
 def test_a_bank_that_does_not_fit_is_refused_by_name(features):
     with pytest.raises(FCLSegError, match="the bank of site-2 "):
         RemoteBanks(FEATURES).replace({"site-2": {"features": features, "partitions": torch.zeros(4)}})
+
+
+class _Slices:
+    """Batches of slices that are numbered from 0, in order."""
+
+    def __init__(self, count, batch):
+        self.count, self.batch, self.epochs = count, batch, 0
+
+    def epoch(self, generator):
+        self.epochs += 1
+        for numbers in torch.arange(self.count).split(self.batch):
+            yield SimpleNamespace(images=numbers, partitions=numbers % 4)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "views", "epochs", "expected"),
+    [
+        (3, 7, 0, 3, [1, 2, 0, 1, 2, 0, 1]),  # as many epochs as the bank needs; the last batch is one too many
+        (3, 7, 1, 1, [0, 1, 2, 0, 1, 2, 0]),  # one epoch, whose features repeat
+        (3, 7, 2, 2, [0, 1, 2, 0, 1, 2, 0]),
+        (5, 7, 1, 1, [0, 1, 2, 3, 4, 0, 1]),
+        (9, 7, 1, 1, [1, 2, 3, 4, 5, 6, 7]),
+    ],
+)
+def test_a_bank_is_filled_with_at_most_so_many_views_of_a_slice(count, size, views, epochs, expected):
+    bank, slices, encoded = MemoryBank(size, FEATURES), _Slices(count, batch=2), []
+    features = unit(count)
+
+    def encode(images, generator):
+        encoded.extend(images.tolist())
+        return features[images]
+
+    bank.push(unit(4, seed=9), torch.zeros(4))  # of an earlier round, with the ring's pointer in the middle
+    bank.fill(slices, encode, torch.Generator(), views)
+    stored, partitions = oldest_first(bank)
+    assert slices.epochs == epochs and (not views or max(map(encoded.count, encoded)) <= views)
+    assert partitions.tolist() == [number % 4 for number in expected]
+    torch.testing.assert_close(stored, features[expected])

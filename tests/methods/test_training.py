@@ -8,6 +8,7 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
+from fclseg.device import computes_in_bfloat16
 from fclseg.errors import FCLSegError
 from fclseg.methods.collapse import feature_std
 from fclseg.methods.registry import build_method
@@ -154,3 +155,18 @@ def test_collapse_measure_tells_collapsed_from_spread_features():
     one_direction = torch.randn(1, 32, generator=random) * torch.rand(100, 1, generator=random)
     assert feature_std(one_direction) == pytest.approx(0.0, abs=1e-5)
     assert feature_std(one_direction + 0.01 * spread[:100]) < 0.3
+
+
+def test_bfloat16_on_a_cpu_is_asked_for_and_changes_only_the_arithmetic(sampler):
+    """With it the round differs in the last digits; where the CPU has no such instructions it is the same round."""
+    device = torch.device("cpu")
+    assert not computes_in_bfloat16(device, on_cpu=False)
+    losses = []
+    for asked in (False, True):
+        method = build_method("fclopt", PRESET.changed({"pretraining.bfloat16": asked}), 0)
+        optimizer = make_optimizer(method)
+        result = train_round(method, sampler, optimizer, lr=0.1, epochs=1, seed=0, site="site-1", round_number=0)
+        assert all(parameter.dtype == torch.float32 for parameter in method.parameters())
+        losses.append(result.loss)
+    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+    assert (losses[0] != losses[1]) == computes_in_bfloat16(device, on_cpu=True)

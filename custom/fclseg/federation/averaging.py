@@ -4,14 +4,19 @@ Memory does not grow with the number of sites, and the result does not depend on
 answer: n_c x is exact in float64 (n_c is a whole number of samples, x a float32), and sums are kept as an
 unevaluated pair of float64 whose rounding errors are carried along (Knuth's TwoSum). The pair holds the sum exactly
 unless the values of one weight at different sites are more than about twelve orders of magnitude apart.
+
+Numbers are added in place and in blocks that stay in the processor's cache: memory, not arithmetic, is what takes time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.states import Arrays, check_state
+
+BLOCK = 1 << 14
+"""Numbers that are added at once. Five blocks of float64 fit into the cache next to a core."""
 
 MOST_SAMPLES = 10**8
 """More slices than any hospital has. With ``states.MOST_COUNTED`` it keeps weighted sums of counters within int64."""
@@ -28,7 +33,7 @@ class WeightedMean:
         self.component = component
         self.total_weight = 0
         self._like: Mapping[str, np.ndarray] = like or {}
-        self._sums: Arrays = {}
+        self._sums: Arrays = {}  # flat: float64, or int64 of counters
         self._errors: Arrays = {}
 
     def add(self, state: Mapping[str, np.ndarray], weight: int, site: str = "") -> None:
@@ -37,10 +42,11 @@ class WeightedMean:
         if not self._like:
             self._like = {name: np.empty_like(array) for name, array in state.items()}
         check_state(state, self._like, site, self.component)
-        # All sums first, and only then in their place: whatever fails on the way, the mean stays as it was.
-        added = {name: self._added(name, state[name], weight) for name in self._like}
-        self._sums = {name: total for name, (total, _) in added.items()}
-        self._errors = {name: error for name, (_, error) in added.items()}
+        if not self._sums:  # all memory first: nothing can fail any more once a number has been added
+            self._sums = {name: np.zeros(like.size, _kind_of_sum(like)) for name, like in self._like.items()}
+            self._errors = {name: np.zeros_like(total) for name, total in self._sums.items() if total.dtype.kind == "f"}
+        for name in self._like:
+            self._add(name, state[name].reshape(-1), weight)
         self.total_weight += weight
 
     def result(self) -> Arrays:
@@ -49,22 +55,33 @@ class WeightedMean:
             raise FCLSegError(f"no site sent component '{self.component}': there is nothing to average")
         return {name: self._mean(name) for name in self._like}
 
-    def _added(self, name: str, array: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
-        """A tensor's sum and its rounding error with one more contribution."""
-        if np.issubdtype(array.dtype, np.integer):
-            count = array.astype(np.int64) * weight
-            return (self._sums[name] + count if name in self._sums else count), np.zeros(())
-        term = array.astype(np.float64) * weight
-        if name not in self._sums:
-            return term, np.zeros_like(term)
-        total, error = two_sum(self._sums[name], term)
-        return total, self._errors[name] + error
+    def _add(self, name: str, array: np.ndarray, weight: int) -> None:
+        """Add one contribution, flat, to a tensor's sum and to its rounding error."""
+        if name not in self._errors:
+            self._sums[name] += array.astype(np.int64) * weight
+            return
+        for part in _blocks(array.size):
+            total, error = two_sum(self._sums[name][part], array[part].astype(np.float64) * weight)
+            self._sums[name][part] = total
+            self._errors[name][part] += error
 
     def _mean(self, name: str) -> np.ndarray:
-        kind, total = self._like[name].dtype, self.total_weight
-        if np.issubdtype(kind, np.integer):
-            return np.asarray((2 * self._sums[name] + total) // (2 * total)).astype(kind)
-        return np.asarray((self._sums[name] + self._errors[name]) / total).astype(kind)
+        like, total = self._like[name], self.total_weight
+        if name not in self._errors:
+            mean = (2 * self._sums[name] + total) // (2 * total)
+        else:
+            mean = np.empty(like.size, like.dtype)
+            for part in _blocks(like.size):
+                mean[part] = (self._sums[name][part] + self._errors[name][part]) / total
+        return mean.astype(like.dtype, copy=False).reshape(like.shape)
+
+
+def _kind_of_sum(array: np.ndarray) -> type:
+    return np.int64 if np.issubdtype(array.dtype, np.integer) else np.float64
+
+
+def _blocks(size: int) -> Iterator[slice]:
+    return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))
 
 
 def check_samples(count: object, site: str = "") -> int:

@@ -3,7 +3,9 @@
 This is the only executor that a site's list of classes has, so no job can do without the gate.
 """
 
+import importlib
 import os
+import threading
 
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
@@ -25,6 +27,8 @@ class SiteExecutor(LearnerExecutor):
     def __init__(self, learner_id: str):
         super().__init__(learner_id, train_task=PRETRAIN_TASK)
         self.is_initialized: bool = False
+        # NVFlare builds this object and then waits for the server: time enough to import what the task will need.
+        threading.Thread(target=importlib.import_module, args=("torch",), daemon=True).start()
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
         if task_name not in (PRETRAIN_TASK, DISTANCE_TASK):

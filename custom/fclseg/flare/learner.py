@@ -1,10 +1,12 @@
-"""The one learner. It knows the exchange plan and the site's memory, but no method by name."""
+"""The one learner. It knows the exchange plan and the site's memory, but no method by name.
+
+What imports torch is imported within the tasks, so that NVFlare need not wait for it before it connects.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
@@ -15,14 +17,15 @@ from fclseg.federation.exchange import DISTANCE, NEVER, OTHERS
 from fclseg.federation.states import check_state, to_arrays, to_tensors
 from fclseg.flare import diagnostics
 from fclseg.flare.curves import send_curves
-from fclseg.flare.memory import SiteState
 from fclseg.flare.messages import Message, check_message
 from fclseg.flare.place import Place
-from fclseg.flare.run_folder import ENCODER, export_encoder
 from fclseg.flare.site import Site
 from fclseg.flare.slots import training_slot
 
 if TYPE_CHECKING:
+    import torch
+
+    from fclseg.flare.memory import SiteState
     from fclseg.methods.training import RoundResult
 
 
@@ -46,6 +49,10 @@ class SiteLearner(Learner):
 
     def train(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Message:
         """One round: recall the site's state, receive, train, remember, send."""
+        import torch
+
+        from fclseg.flare.memory import SiteState
+        from fclseg.flare.run_folder import ENCODER, export_encoder
         from fclseg.methods.training import optimizer_state
 
         site, message = self.open(data, fl_ctx)

@@ -14,7 +14,6 @@ from fclseg.anatomy.registry import get_anatomy
 from fclseg.errors import DataError
 from fclseg.federation.exchange import ALWAYS
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
-from fclseg.flare.memory import SiteMemory
 from fclseg.flare.messages import Message
 from fclseg.flare.place import Place
 from fclseg.flare.settings import RunSettings
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from fclseg.anatomy.records import Volume
     from fclseg.data.sampler import SliceSampler
+    from fclseg.flare.memory import SiteMemory
     from fclseg.methods.base import Method
 
 
@@ -35,7 +35,6 @@ class Site:
         self.place, self.settings, self.run_id, self.sites = place, settings, run_id, sites
         self.preset, self.anatomy = settings.build_preset(), get_anatomy(settings.anatomy)
         self.codec = settings.run_codec
-        self.memory = SiteMemory(place.runs / settings.run / "sites" / place.name, run_id)
 
     @classmethod
     def of(cls, place: Place, message: Message) -> Site:
@@ -54,6 +53,13 @@ class Site:
     @property
     def _key(self) -> tuple[Place, RunSettings, str, list[str]]:
         return self.place, self.settings, self.run_id, self.sites
+
+    @cached_property
+    def memory(self) -> SiteMemory:
+        """What the site keeps on its disk between two tasks."""
+        from fclseg.flare.memory import SiteMemory
+
+        return SiteMemory(self.place.runs / self.settings.run / "sites" / self.place.name, self.run_id)
 
     @property
     def rounds(self) -> int:

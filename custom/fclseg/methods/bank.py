@@ -52,15 +52,25 @@ class MemoryBank(nn.Module):
         sampler: SliceSampler,
         encode: Callable[[torch.Tensor, torch.Generator], torch.Tensor],
         generator: torch.Generator,
+        most_views: int = 0,
     ) -> None:
-        """Replace all K entries with features of the site's own images, using as many epochs of views as needed."""
-        pushed = 0
-        while pushed < self.size:
+        """Replace all K entries with features of the site's own images, using as many epochs of views as needed.
+
+        With ``most_views`` an image is encoded at most so often, and the features repeat until the bank is full. Every
+        feature then counts alike, as in a smaller bank, and a site with few images does not spend the round on them.
+        """
+        pushed, epochs = 0, 0
+        while pushed < self.size and not 0 < most_views <= epochs:
             for batch in sampler.epoch(generator):
                 self.push(encode(batch.images, generator), batch.partitions)
                 pushed += len(batch.images)
                 if pushed >= self.size:
                     break
+            epochs += 1
+        if pushed < self.size:
+            fresh = (self.pointer - pushed + torch.arange(pushed, device=self.pointer.device)) % self.size
+            again = fresh.repeat(self.size // pushed)[: self.size - pushed]
+            self.push(self.features[again], self.partitions[again])
 
     def entries(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The features and partitions that have been filled in, in no particular order."""

@@ -47,7 +47,7 @@ class MoCo(Method):
 
     def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
         if self.refill_each_round or len(self.bank) < self.bank.size:
-            self.bank.fill(sampler, self.keys, generator)
+            self.bank.fill(sampler, self.keys, generator, self.preset.pretraining.bank_views)
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         compared = positive_images(batch, self.preset.pretraining.structural_positives, generator)

@@ -9,6 +9,7 @@ import torch
 from torch.optim import Optimizer
 
 from fclseg.data.sampler import Batch, SliceSampler
+from fclseg.device import computes_in_bfloat16
 from fclseg.errors import FCLSegError
 from fclseg.methods.base import Method, State
 from fclseg.methods.collapse import feature_std
@@ -98,10 +99,10 @@ def train_round(
 
 
 def _step(method: Method, optimizer: Optimizer, batch: Batch, views: torch.Generator) -> float:
-    """One optimiser step. Mixed precision on GPUs only: bfloat16 on CPUs is slow or not supported."""
-    device = batch.images.device.type
-    mixed = device == "cuda" and torch.cuda.is_bf16_supported()
-    with torch.autocast(device, dtype=torch.bfloat16, enabled=mixed):
+    """One optimiser step, in mixed precision on GPUs and on CPUs whose preset asks for it."""
+    device = batch.images.device
+    mixed = computes_in_bfloat16(device, on_cpu=method.preset.pretraining.bfloat16)
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=mixed):
         loss = method.loss(batch, views)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()

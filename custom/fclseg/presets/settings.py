@@ -105,6 +105,8 @@ class PretrainingSettings:
     )  # m_d
     calibration_rounds: int = setting(COUNT, default=10)  # R: alpha is adjusted every R rounds
     phantom_patients: int = setting(COUNT, default=200)  # of methods that train on phantoms
+    bank_views: int = setting(_whole(0), default=0)  # of a slice in a refilled bank; 0: as many as fill it
+    bfloat16: bool = setting(YES_OR_NO, default=False)  # mixed precision on a CPU that has it; GPUs always use it
 
 
 @dataclass(frozen=True)

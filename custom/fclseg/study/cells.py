@@ -39,7 +39,12 @@ RECIPE_RATES = {"sgd": {"lr_moco": 0.05, "lr_byol": 0.5}, "adamw": {"lr_moco": 1
 """How recipe 2 called the settings, and the learning rates it listed in every identity. Keys keep these names, so that
 results which were stored before settings had groups are still found."""
 
-LATER_SETTINGS = ("pretraining.phantom_patients", "finetuning.refined")
+LATER_SETTINGS = (
+    "pretraining.phantom_patients",
+    "pretraining.bank_views",
+    "pretraining.bfloat16",
+    "finetuning.refined",
+)
 """Settings newer than stored results: a key lists them only where they differ from the preset's own value.
 Whoever changes that value in a preset raises ``RECIPE``."""
 
