@@ -33,7 +33,8 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
     chosen = draw(cell.protocol, splits, cell.site, cell.fold, cell.labels, cell.seed)
     start = start_of(cell, cache, splits)
     if cell.labels == 0:
-        evaluator, losses = untrained(cell, start, chosen), []
+        losses: list[float] = []
+        evaluator = untrained(cell, start, chosen)
         evaluation = evaluator.run()
     elif cell.protocol == "federated":
         from fclseg.study.federated import finetune_federated

@@ -73,7 +73,7 @@ def plan(request: Request) -> list[Planned]:
     Without labels nothing is fine-tuned, so there is one cell per fold, which belongs to no site.
     """
     sites = list(Splits.load(request.target.splits).sites) if request.protocol == "local" else [None]
-    places = [(None, 0)] if 0 in request.labels else []
+    places: list[tuple[str | None, int]] = [(None, 0)] if 0 in request.labels else []
     places += [(site, labels) for site in sites for labels in request.labels if labels]
     return [
         Planned(row, cell)
