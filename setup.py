@@ -14,9 +14,10 @@ SHIPPED = (
     "bundles/*/LICENSE",
     "bundles/*/configs/*",
     "bundles/*/docs/*",
+    "bundles/*/models/model.safetensors",
     "jobs/**/*",
 )
-"""What belongs to a bundle or a job, and not what a training left there."""
+"""What belongs to a bundle or a job; of its models only the weights, and nothing else that a training left there."""
 
 
 class BuildWithResources(build_py):

@@ -24,6 +24,11 @@ def resource_names(kind: str) -> list[str]:
     return sorted(path.name for path in resource_folder(kind).iterdir() if path.is_dir())
 
 
+def shipped_model(bundle: str) -> Path:
+    """The weights that come with a bundle (``fclseg.finetune.weights``), where it has some."""
+    return bundle_folder(bundle) / "models" / "model.safetensors"
+
+
 def bundle_folder(name: str) -> Path:
     """The folder of one bundle."""
     if name not in resource_names(BUNDLES):

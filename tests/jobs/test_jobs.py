@@ -113,6 +113,11 @@ def test_a_labelled_job_has_the_budget_of_fine_tuning(name):
 FEDERATED = {"pretraining.rounds": 30, "pretraining.local_epochs": 1, "pretraining.batch_size": 10}
 
 
-def test_only_labelled_jobs_change_their_preset():
+STARTED = ("phantom", "mean_teacher", "mean_teacher_dp")
+
+
+def test_only_labelled_jobs_and_those_with_a_start_change_their_preset():
     given = {job: defaults(row).get("changes") for job, row in ROWS.items()}
-    assert given == dict.fromkeys(ROWS) | {"finetune_federated": FEDERATED}
+    adapted = {job: {"pretraining.rounds": 2} for job in STARTED}
+    assert given == dict.fromkeys(ROWS) | adapted | {"finetune_federated": FEDERATED}
+    assert {job for job, row in ROWS.items() if defaults(row).get("network") == "shipped"} == set(STARTED)

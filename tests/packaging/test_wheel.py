@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from fclseg.federation.exchange import ROWS
+from fclseg.finetune.weights import RECIPES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "custom", "bundles", "jobs")
-NOT_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info", "models", "eval")
+NOT_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info", "eval")
 
 pytestmark = [pytest.mark.nightly, pytest.mark.simulator, pytest.mark.timeout(1800)]
 
@@ -75,7 +76,9 @@ def test_bundles_and_jobs_are_in_the_wheel_as_files(wheel):
                 assert archive.read(f"fclseg/{path}") == (CHECKOUT / path).read_bytes()
     for job in ROWS:
         assert {f"fclseg/jobs/{job}/meta.json", f"fclseg/jobs/{job}/app/custom/README.md"} <= set(content)
-    assert not [name for name in content if name.startswith(("tests", "custom")) or name.endswith("model.safetensors")]
+    assert not [name for name in content if name.startswith(("tests", "custom"))]
+    weights = {f"fclseg/bundles/{name}_unet/models/model.safetensors" for name in RECIPES}
+    assert {name for name in content if "/models/" in name} == weights
 
 
 def test_the_package_is_the_wheels(shell, installed):

@@ -81,13 +81,13 @@ def test_only_full_fine_tuning_moves_the_encoder(study, run, mode):
 )
 def test_the_encoder_that_a_fine_tuning_starts_from(study, job, changes, file):
     data, cache, _ = study
-    path = execute.encoder_of(cell_of(study, job, **changes), cache, Splits.load(data.splits))
+    path = execute.start_of(cell_of(study, job, **changes), cache, Splits.load(data.splits))
     assert path == cache.root / f"{file}.safetensors"
 
 
 def test_a_random_start_has_no_encoder(study):
     data, cache, _ = study
-    assert execute.encoder_of(replace(cell_of(study), pretraining=None), cache, Splits.load(data.splits)) is None
+    assert execute.start_of(replace(cell_of(study), pretraining=None), cache, Splits.load(data.splits)) is None
 
 
 @pytest.mark.parametrize(

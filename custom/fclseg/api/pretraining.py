@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume
 from fclseg.api.local import LocalFederation, LocalSite
@@ -16,12 +17,13 @@ from fclseg.data.sites import Splits
 from fclseg.data.slices import open_store
 from fclseg.device import choose_device
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import Row, get_row
+from fclseg.federation.exchange import SHIPPED, Row, get_row
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method, method_class
 from fclseg.networks.interface import EncoderFactory
-from fclseg.networks.loading import save_encoder
+from fclseg.networks.loading import load_network, save_encoder
 from fclseg.presets import Preset, get_preset
+from fclseg.resources import shipped_model
 
 SPLITS = "splits.json"
 ENCODER = "encoder.safetensors"
@@ -95,7 +97,8 @@ def _in_this_process(
         raise FCLSegError(f"{folder} belongs to a run over NVFlare: choose another folder")
     parties = []
     for name, patients in split.sites.items():
-        method = build_method(row, preset, seed, volumes[0].anatomy, encoder).to(choose_device())
+        method = _start(build_method(row, preset, seed, volumes[0].anatomy, encoder), row, volumes[0].anatomy)
+        method.to(choose_device())
         parties.append(LocalSite.start(name, method, _sampler(volumes, patients, method)))
     federation, losses = LocalFederation(row, parties, seed), []
     rounds = preset.pretraining.rounds
@@ -111,6 +114,15 @@ def _in_this_process(
         metadata = {"preset": preset.name, "run": folder.name, "job": row.job, "round": rounds - 1}
         save_encoder(paths[site], method.get_submodule("online.encoder"), metadata)
     return Pretrained(paths, losses)
+
+
+def _start(method: Method, row: Row, anatomy: Anatomy) -> Method:
+    """The method with the network that its job starts from, as online and as target network."""
+    if row.start == SHIPPED:
+        load_network(method.online, shipped_model(anatomy.bundle))
+        if method.has_target:
+            method.receive({"target": method.send("online")})
+    return method
 
 
 def _sampler(volumes: list[Volume], patients: list[str], method: Method) -> SliceSampler:

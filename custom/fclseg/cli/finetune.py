@@ -5,6 +5,7 @@ from pathlib import Path
 
 EXAMPLES = """examples:
   fclseg finetune labelled/ --out my_model
+  fclseg finetune labelled/ --out my_model --network shipped
   fclseg finetune labelled/ --out my_model --encoder runs/fcl/encoder.safetensors
   fclseg segment scan.nii.gz --out results --model my_model/model.safetensors"""
 
@@ -20,6 +21,12 @@ def register(subparsers) -> None:
     parser.add_argument("folder", type=Path, metavar="LABELLED", help="folder of images with label maps")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the model and its scores")
     parser.add_argument("--encoder", type=Path, metavar="FILE", help="pre-trained encoder (default: random weights)")
+    parser.add_argument(
+        "--network",
+        metavar="FILE",
+        help="start from a whole network instead, for example a run's model.safetensors; 'shipped': the bundle's own "
+        "weights, which were trained on phantoms alone and are the best start with few labelled patients",
+    )
     parser.add_argument("--preset", default="small", metavar="NAME", help="demo, small or paper (default small)")
     parser.add_argument("--epochs", type=int, metavar="N", help="train this many epochs instead of until convergence")
     parser.add_argument(
@@ -37,7 +44,9 @@ def register(subparsers) -> None:
 
 def finetune(arguments: argparse.Namespace) -> int:
     from fclseg.anatomy.folders import folder_anatomy, read_folder
+    from fclseg.federation.exchange import SHIPPED
     from fclseg.finetune.run import run_bundle
+    from fclseg.resources import shipped_model
 
     anatomy = folder_anatomy(arguments.folder)
     changes: dict[str, object] = {
@@ -45,9 +54,11 @@ def finetune(arguments: argparse.Namespace) -> int:
         "output_dir": str(arguments.out),
         "preset": arguments.preset,
         "seed": arguments.seed,
-        "epochs": arguments.epochs,
         "pretrained_encoder": None if arguments.encoder is None else str(arguments.encoder),
+        "pretrained_network": str(shipped_model(anatomy.bundle)) if arguments.network == SHIPPED else arguments.network,
     }
+    if arguments.epochs is not None:
+        changes["epochs"] = arguments.epochs
     if arguments.train_on_all:
         labelled = sorted({volume.patient for volume in read_folder(arguments.folder) if volume.label is not None})
         changes |= {"train_patients": labelled, "validation_patients": []}

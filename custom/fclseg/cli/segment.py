@@ -39,12 +39,10 @@ def segment(arguments: argparse.Namespace) -> int:
     from fclseg.finetune.inference.cases import find_cases
     from fclseg.finetune.inference.run import Inference
     from fclseg.finetune.inference.segment import Segmenter
-    from fclseg.finetune.run import shipped_model
+    from fclseg.finetune.inference.shipped import weights_for
     from fclseg.networks.model_file import load_model
 
     workers = positive(arguments.workers, "--workers")
-    checkpoint = arguments.model or shipped_model()
-    model = load_model(checkpoint)
     scan, imported = arguments.scan, None
     if scan is not None and Path(scan).is_dir() and holds_dicom(Path(scan)):
         from fclseg.dicom.importing import import_folder
@@ -55,6 +53,8 @@ def segment(arguments: argparse.Namespace) -> int:
         scan = str(arguments.out / "images")
     results = None if imported else str(arguments.out)
     cases = find_cases(scan, arguments.ed, arguments.es, results, all_phases=arguments.all_phases or bool(imported))
+    checkpoint = arguments.model or weights_for(cases)
+    model = load_model(checkpoint)
     inference = Inference(Segmenter(model, choose_device()), cases, arguments.out, checkpoint, workers=workers)
     done = inference.run()
     if imported:

@@ -77,12 +77,22 @@ def add_scope(group) -> None:
     group.add_argument(
         "--methods", help="rows, such as random,fclopt_dp; an unknown name lists them all (default: all)"
     )
-    group.add_argument("--labels", default="1,2,4,8", help="numbers of labelled patients (default: 1,2,4,8)")
+    group.add_argument(
+        "--labels",
+        default="1,2,4,8",
+        help="numbers of labelled patients (default: 1,2,4,8); 0 scores networks that segment without any label "
+        "(phantom, mean_teacher)",
+    )
     group.add_argument("--folds", type=int, help="how many folds of the split to run (default: all, usually five)")
     group.add_argument(
         "--seeds", type=int, default=1, help="fine-tunings per cell, each with different labelled patients (default: 1)"
     )
     group.add_argument("--pretrain-seeds", type=int, default=1, help="pre-trainings per method (default: 1)")
+    group.add_argument(
+        "--unseen",
+        action="store_true",
+        help="pre-train once per fold, without the patients that the fold holds out (default: once, on all patients)",
+    )
     group.add_argument(
         "--mode",
         default="full",
@@ -134,6 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
         folds=None if arguments.folds is None else positive(arguments.folds, "--folds"),
         seeds=positive(arguments.seeds, "--seeds"),
         pretrain_seeds=positive(arguments.pretrain_seeds, "--pretrain-seeds"),
+        unseen=arguments.unseen,
         modes=modes(arguments.mode),
         baseline=arguments.baseline,
         data=arguments.data,
@@ -169,8 +180,8 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
         raise FCLSegError(
             f"{option} must be whole numbers separated by commas, for example 1,2,4, not '{text}'"
         ) from None
-    for value in found:
-        positive(value, option)
+    if found[0] < 0:
+        raise FCLSegError(f"{option} must not be negative, as {found[0]} is")
     return found
 
 

@@ -17,6 +17,13 @@ MEAN, OTHERS = "mean", "others"
 
 DISTANCE = "distance"
 
+ENCODER, NETWORK, MODEL = "encoder", "network", "model"
+"""What a run hands over to fine-tuning: an encoder, a whole network that predicts something else, or one that segments
+and needs no label at all."""
+
+SHIPPED = "shipped"
+"""Names the weights that come with the bundle of a run's anatomy, wherever they are installed."""
+
 
 @dataclass(frozen=True)
 class Flow:
@@ -39,6 +46,8 @@ class Row:
     flows: tuple[Flow, ...]
     settings: dict[str, Any] = field(default_factory=dict)  # keyword arguments of the method
     codec: str = "plain"  # how networks and features are coded, unless the run's settings say otherwise
+    hands_over: str = ENCODER
+    start: str | None = None  # the network that the committed job starts from; None: random weights
 
     @property
     def shares_online(self) -> bool:
@@ -88,16 +97,31 @@ ROWS = {
         Row("fedca", "FedCA", "fedca:FedCA", (Flow("online"), Flow("dictionary", combine=OTHERS))),
         Row("fedgl", "FedGL", "fedgl:GlobalLocal", (Flow("online"), Flow("decoder"))),
         Row("local_cl", "Local CL", "fedgl:GlobalLocal", ()),
-        Row("phantom", "Phantom", "phantom:Phantom", (Flow("online"),)),
-        Row("motion", "Motion", "motion:Motion", (Flow("online"),)),
-        Row("mean_teacher", "Mean teacher", "mean_teacher:MeanTeacher", _TEACHER),
+        Row("phantom", "Phantom", "phantom:Phantom", (Flow("online"),), hands_over=MODEL, start=SHIPPED),
+        Row("motion", "Motion", "motion:Motion", (Flow("online"),), hands_over=NETWORK),
+        Row(
+            "mean_teacher",
+            "Mean teacher",
+            "mean_teacher:MeanTeacher",
+            _TEACHER,
+            hands_over=MODEL,
+            start=SHIPPED,
+        ),
         Row(
             "mean_teacher_dp",
             "Mean teacher-PTNU-DP",
             "mean_teacher:MeanTeacher",
             (Flow("online"), Flow("target", up=CALIBRATION, down=NEVER), Flow(DISTANCE)),
+            hands_over=MODEL,
+            start=SHIPPED,
         ),
-        Row("finetune_federated", "Federated fine-tuning", "supervised:Supervised", (Flow("online"),)),
+        Row(
+            "finetune_federated",
+            "Federated fine-tuning",
+            "supervised:Supervised",
+            (Flow("online"),),
+            hands_over=MODEL,
+        ),
     )
 }
 

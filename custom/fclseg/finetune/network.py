@@ -5,7 +5,9 @@ import torch
 from fclseg.errors import FCLSegError
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import load_encoder, load_network
+from fclseg.networks.model_file import segments
 from fclseg.networks.unet import UNet
+from fclseg.presets import Preset
 
 
 def pretrained(
@@ -25,6 +27,11 @@ def pretrained(
         print(f"network {network_file}: {load_network(network, network_file)}")
     network.to(device)
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def settings_for(preset: Preset, network_file: str | None) -> Preset:
+    """The preset's settings for a training from this network: one that segments already learns less and slower."""
+    return preset.from_model() if network_file and segments(network_file) else preset
 
 
 def parameter_groups(network: UNet, lr: float, encoder_lr_factor: float) -> list[dict]:

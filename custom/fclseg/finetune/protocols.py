@@ -57,5 +57,7 @@ PROTOCOLS = {"local": local, "federated": federated, "centralised": centralised,
 
 
 def draw(protocol: str, splits: Splits, site: str | None, fold: int, labels: int, seed: int) -> Draw:
-    """The patients of one fine-tuning."""
+    """The patients of one fine-tuning; without labels, those that the pre-trained network is validated on."""
+    if labels == 0:
+        return Draw({}, tuple(splits.validation(fold)))
     return PROTOCOLS[protocol](splits, site, fold, labels, seed)

@@ -15,7 +15,6 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
 from fclseg.finetune.plain_errors import user_error
-from fclseg.networks.model_file import MODEL
 from fclseg.resources import bundle_folder
 
 
@@ -64,11 +63,6 @@ def run_bundle(anatomy: Anatomy, changes: Mapping[str, object]) -> Evaluation:
     parser = _config(anatomy)
     parser.update(dict(changes))
     return _run(parser)
-
-
-def shipped_model(anatomy: Anatomy = ANATOMIES[DEFAULT]) -> Path:
-    """The weights that come with the anatomy's bundle, where there are some."""
-    return bundle_folder(anatomy.bundle) / "models" / MODEL
 
 
 def _run(parser: ConfigParser) -> Evaluation:

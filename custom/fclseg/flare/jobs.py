@@ -177,15 +177,18 @@ DEFAULTS: dict[str, Any] = {"preset": "demo", "seed": 0, "fraction": 1.0, "min_s
 def defaults(row: Row) -> dict[str, Any]:
     """Settings of the committed jobs: a first look in a minute. The environment or ``fclseg pretrain`` changes them."""
     changes = budget(row, get_preset(DEFAULTS["preset"]))
-    return DEFAULTS | ({"changes": changes} if changes else {})
+    start = {"network": row.start} if row.start else {}
+    return DEFAULTS | start | ({"changes": changes} if changes else {})
 
 
 def budget(row: Row, preset: Preset) -> dict[str, object]:
-    """What a job that trains on labels changes in the preset.
+    """What a job that trains on labels, or starts from a network that segments already, changes in the preset.
 
     The server does not know how many labels the sites have, so where the preset bounds the steps, an epoch counts as
     one step.
     """
+    if row.start:
+        return preset.adaptation()
     return preset.federated_finetuning(steps_per_epoch=1) if method_class(row).wants_labels else {}
 
 

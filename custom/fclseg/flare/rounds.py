@@ -39,13 +39,13 @@ class RunLoop:
         self.method = build_method(settings.row, self.preset, settings.seed, anatomy)
         if settings.encoder:
             load_encoder(self.method.online, settings.encoder)
-        if settings.network:
-            load_network(self.method.online, settings.network)
+        if network := settings.network_file:
+            load_network(self.method.online, network)
         if self.method.has_target and (settings.encoder or settings.network):
             self.method.receive({"target": self.method.send("online")})
         initial = GlobalModel.initial(settings.row, self.method)
         self.like = {**initial.means, **{name: to_arrays(self.method.send(name)) for name in initial.others}}
-        codec, known = settings.run_codec, not settings.encoder
+        codec, known = settings.run_codec, not (settings.encoder or settings.network)
         initial.downlink = start_downlink(settings.row, codec, initial.means, settings.seed, known)
         self.model = folder.load(initial)
         self.coding = Coding(self.model)

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from fclseg.anatomy.registry import DEFAULT, get_anatomy
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.codecs.presets import RunCodec, get_codec
-from fclseg.federation.exchange import FEATURES, ROWS, Row
+from fclseg.federation.exchange import FEATURES, ROWS, SHIPPED, Row
 from fclseg.federation.robust import MEAN_RULE, OUTLIERS, REFUSE, RULES, Protection
 from fclseg.presets import Preset, full_name, get_preset
 from fclseg.privacy.settings import PrivacySettings, check_privacy
+from fclseg.resources import shipped_model
 
 if TYPE_CHECKING:
     from fclseg.flare.place import Place
@@ -56,7 +57,7 @@ class RunSettings:
     labels: int | None = None  # N labelled patients per site, for methods that train on labels
     anatomy: str | dict[str, Any] = DEFAULT  # what a segmentation network segments: a name or a labels.json
     encoder: str | None = None  # file of a pre-trained encoder on the server to start from
-    network: str | None = None  # the same for a whole network, encoder and decoder
+    network: str | None = None  # the same for a whole network; "shipped": the weights that come with the bundle
     codec: str | None = None  # how networks and features are coded: a name of CODECS; None: as the job's row says
     diagnostics: bool = False  # measure what DP and PTNU predict; changes the traffic, not the training
     aggregation: str = MEAN_RULE  # how the sites' networks become one
@@ -148,6 +149,13 @@ class RunSettings:
     @property
     def row(self) -> Row:
         return ROWS[self.job]
+
+    @property
+    def network_file(self) -> Path | None:
+        """The file of the network to start from, on this machine."""
+        if self.network == SHIPPED:
+            return shipped_model(get_anatomy(self.anatomy).bundle)
+        return None if self.network is None else Path(self.network)
 
     @property
     def run_codec(self) -> RunCodec | None:

@@ -29,6 +29,7 @@ class TrainedModel:
     image_size: int
     spacing: float  # in-plane pixel size the network was trained at, mm
     preset: str
+    about: str = ""  # where the weights come from, for people
 
 
 def write_model(path: Path | str, model: TrainedModel) -> None:
@@ -41,8 +42,13 @@ def write_model(path: Path | str, model: TrainedModel) -> None:
         "anatomy": json.dumps(reference_of(model.anatomy)),
         "image_size": model.image_size,
         "spacing_mm": model.spacing,
-    }
+    } | ({"about": model.about} if model.about else {})
     write_tensors(path, model.network.state_dict(), metadata)
+
+
+def segments(path: Path | str) -> bool:
+    """Whether a file holds a network that segments, and not one that predicts something else."""
+    return read_tensors(path)[1].get("fclseg") == KIND
 
 
 HOW_TO_TRAIN = (
@@ -92,4 +98,4 @@ def _model(
     size, spacing = int(metadata["image_size"]), float(metadata["spacing_mm"])
     if not 8 <= size <= 4096 or not 0.05 <= spacing <= 50:
         raise FCLSegError(f"{path}: images of {size} pixels of {spacing} mm are none; get or train the model again")
-    return TrainedModel(network.eval(), found, size, spacing, metadata["preset"])
+    return TrainedModel(network.eval(), found, size, spacing, metadata["preset"], metadata.get("about", ""))

@@ -33,6 +33,7 @@ PRESETS = {
                 structural_positives=0.5,
                 calibration_rounds=2,
                 phantom_patients=6,
+                adaptation_rounds=2,
             ),
             finetuning=FinetuningSettings(epochs=30, lr=2e-3),  # narrow networks do not converge at the paper's 5e-4
         ),
@@ -43,7 +44,13 @@ PRESETS = {
             networks=NetworkSettings(channels=(8, 16, 32, 64), hidden=256),
             # AdamW with strong views and structural positives: docs/results.md says how they were chosen.
             pretraining=PretrainingSettings(
-                rounds=40, local_epochs=5, batch_size=16, bank_size=512, optimizer="adamw", structural_positives=0.5
+                rounds=40,
+                local_epochs=5,
+                batch_size=16,
+                bank_size=512,
+                optimizer="adamw",
+                structural_positives=0.5,
+                adaptation_rounds=2,  # more steps raised no Dice and began to drift (docs/results.md)
             ),
             finetuning=FinetuningSettings(epochs=400, steps=300, rounds=10, lr=4e-3),
         ),

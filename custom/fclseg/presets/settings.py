@@ -107,6 +107,7 @@ class PretrainingSettings:
     phantom_patients: int = setting(COUNT, default=200)  # of methods that train on phantoms
     bank_views: int = setting(_whole(0), default=0)  # of a slice in a refilled bank; 0: as many as fill it
     bfloat16: bool = setting(YES_OR_NO, default=False)  # mixed precision on a CPU that has it; GPUs always use it
+    adaptation_rounds: int = setting(COUNT, default=20)  # of jobs that start from a network that segments already
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class FinetuningSettings:
     lr: float = setting(POSITIVE, default=5e-4)
     encoder_lr_factor: float = setting(NOT_NEGATIVE, default=1.0)
     frozen_epochs: int = setting(_whole(0), default=0)
+    model_lr: float = setting(POSITIVE, default=5e-4)  # rate and steps from a network that segments already: a high
+    model_steps: int = setting(COUNT, default=120)  # rate or a long training forgets more than one patient can teach
     refined: bool = setting(YES_OR_NO, default=False)  # of a study's scores: averaged over turned images, and cleaned
 
     def epochs_for(self, steps_per_epoch: int) -> int:
@@ -154,6 +157,15 @@ class Preset:
     def values(self) -> dict[str, object]:
         """Every setting by its full name."""
         return {name: getattr(getattr(self, name.partition(".")[0]), name.partition(".")[2]) for name in SETTINGS}
+
+    def from_model(self) -> "Preset":
+        """For fine-tuning that starts from a network which segments already, whichever it is."""
+        rate, steps = self.finetuning.model_lr, self.finetuning.model_steps
+        return self.changed({"finetuning.lr": rate, "finetuning.steps": steps})
+
+    def adaptation(self) -> dict[str, object]:
+        """Changes for a job that starts from such a network."""
+        return {"pretraining.rounds": self.pretraining.adaptation_rounds}
 
     def federated_finetuning(self, steps_per_epoch: int) -> dict[str, object]:
         """Changes for federated fine-tuning: as many steps per site as fine-tuning in one place takes."""

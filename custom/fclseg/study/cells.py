@@ -9,13 +9,16 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from fclseg.anatomy.base import Anatomy
+from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import ENCODER, NETWORK, get_row
 from fclseg.presets import SETTINGS, Preset, get_preset
 from fclseg.presets.settings import EARLIER_NAMES
+from fclseg.resources import shipped_model
 from fclseg.study.job_options import PLAIN, JobOptions
 
 RECIPE = 2
@@ -48,11 +51,15 @@ LATER_SETTINGS = (
 """Settings newer than stored results: a key lists them only where they differ from the preset's own value.
 Whoever changes that value in a preset raises ``RECIPE``."""
 
+NOT_IN_KEYS = ("pretraining.adaptation_rounds", "finetuning.model_lr", "finetuning.model_steps")
+"""Settings that take the place of others (``Preset.adaptation`` and ``from_model``), which keys list."""
+
 
 def recipe_settings(preset: Preset, names: Iterable[str]) -> dict[str, Any]:
     """The named settings as a cell's identity lists them."""
     standard, values = get_preset(preset.name).values(), preset.values()
-    listed = [name for name in names if name not in LATER_SETTINGS or values[name] != standard[name]]
+    listed = [name for name in names if name not in NOT_IN_KEYS]
+    listed = [name for name in listed if name not in LATER_SETTINGS or values[name] != standard[name]]
     return {RECIPE_NAMES.get(name, name.partition(".")[2]): values[name] for name in listed}
 
 
@@ -60,6 +67,15 @@ def content_key(identity: dict[str, Any]) -> str:
     """A short hash of nested plain values, the same in every process and on every machine."""
     text = json.dumps({"recipe": RECIPE} | identity, sort_keys=True, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@cache
+def shipped_fingerprint(bundle: str) -> str:
+    """Of the weights that come with a bundle; a run that starts from others is another run."""
+    path = shipped_model(bundle)
+    if not path.is_file():
+        raise FCLSegError(f"the bundle {bundle} has no weights to start from: make them with `make weights`")
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,7 @@ class Pretraining:
     preset: Preset
     data: Dataset
     options: JobOptions = PLAIN
+    fold: int | None = None  # whose held-out patients it does not see; None: it sees all patients
 
     kind = "pre-training"
     exclusive = True  # its sites are processes of their own and fill all cores
@@ -93,6 +110,10 @@ class Pretraining:
             settings |= RECIPE_RATES.get(self.preset.pretraining.optimizer, {})
             del settings["lr"]
         identity = {"method": self.job, "seed": self.seed, "preset": settings, "data": self.data.fingerprint}
+        if self.fold is not None:
+            identity["unseen fold"] = self.fold
+        if get_row(self.job).start:
+            identity["start"] = shipped_fingerprint(self.data.anatomy.bundle)
         return content_key({"kind": "pretraining"} | identity | self.options.identity())
 
     @property
@@ -105,7 +126,8 @@ class Pretraining:
         return studies / "runs" / self.name
 
     def describe(self) -> str:
-        return f"pre-training {self.job} ({', '.join(filter(None, (f'seed {self.seed}', str(self.options))))})"
+        fold = "" if self.fold is None else f"without fold {self.fold}"
+        return f"pre-training {self.job} ({', '.join(filter(None, (f'seed {self.seed}', fold, str(self.options))))})"
 
 
 @dataclass(frozen=True)
@@ -125,6 +147,13 @@ class Finetuning:
 
     # Federated ones, too: they are short, and one trains while the other starts its processes or ends them.
     exclusive = False
+
+    @property
+    def whole_network(self) -> bool:
+        """Whether it starts from encoder and decoder. Frozen-encoder evaluation takes the encoder alone."""
+        if self.mode != FULL or self.pretraining is None:
+            return False
+        return get_row(self.pretraining.job).hands_over != ENCODER
 
     @property
     def kind(self) -> str:
@@ -148,6 +177,8 @@ class Finetuning:
             "data": self.data.fingerprint,
             "pretraining": self.pretraining and self.pretraining.key,
         }
+        if self.whole_network:
+            identity["start"] = NETWORK
         return content_key({"kind": "finetuning"} | identity)
 
     def describe(self) -> str:

@@ -12,9 +12,11 @@ import numpy as np
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder
+from fclseg.finetune.dataset import open_labelled
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
 from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
+from fclseg.networks.model_file import load_model
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FROZEN, Cell, Finetuning, Pretraining
 from fclseg.study.shown_slice import shown_slice
@@ -29,14 +31,18 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         return run_pretraining(cell, cache)
     splits = Splits.load(cell.data.splits)
     chosen = draw(cell.protocol, splits, cell.site, cell.fold, cell.labels, cell.seed)
-    encoder = encoder_of(cell, cache, splits)
-    if cell.protocol == "federated":
+    start = start_of(cell, cache, splits)
+    if cell.labels == 0:
+        losses: list[float] = []
+        evaluator = untrained(cell, start, chosen)
+        evaluation = evaluator.run()
+    elif cell.protocol == "federated":
         from fclseg.study.federated import finetune_federated
 
-        evaluator, losses = finetune_federated(cell, cache, encoder, chosen)
+        evaluator, losses = finetune_federated(cell, cache, start, chosen)
         evaluation = evaluator.run()
     else:
-        result = finetune_here(cell, encoder, chosen)
+        result = finetune_here(cell, start, chosen)
         evaluator, losses, evaluation = result.evaluator, result.losses, result.evaluation
     if shows_picture(cell, splits):
         save_picture(cache.attachment(cell.key, ".npz"), evaluator, chosen.validation)
@@ -50,13 +56,15 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
     }
 
 
-def encoder_of(cell: Finetuning, cache: Cache, splits: Splits) -> Path | None:
-    """The encoder a fine-tuning starts from. Where every site has its own (Local CL), it is that of the fine-tuning
-    site, and for protocols without one that of another site in each fold."""
+def start_of(cell: Finetuning, cache: Cache, splits: Splits) -> Path | None:
+    """The encoder, or the whole network, that a fine-tuning starts from. Where every site has its own (Local CL), it is
+    that of the fine-tuning site, and for protocols without one that of another site in each fold."""
     if cell.pretraining is None:
         return None
     if (trained := cache.get(cell.pretraining.key)) is None:
         raise FCLSegError(f"the result of {cell.pretraining.describe()} is gone: run the same command again")
+    if cell.whole_network:
+        return cache.root / trained["network"]
     encoders = trained["encoders"]
     if "" in encoders:
         return cache.root / encoders[""]
@@ -64,7 +72,16 @@ def encoder_of(cell: Finetuning, cache: Cache, splits: Splits) -> Path | None:
     return cache.root / encoders[cell.site if cell.site in encoders else names[cell.fold % len(names)]]
 
 
-def finetune_here(cell: Finetuning, encoder: Path | None, chosen: Draw) -> FinetuneResult:
+def untrained(cell: Finetuning, model: Path | None, chosen: Draw) -> VolumeEvaluator:
+    """The pre-trained network as it is: no label was used."""
+    assert model is not None, "only networks that segment are planned without labels"
+    anatomy, images = cell.data.anatomy, cell.preset.images
+    store = open_labelled(str(cell.data.root), anatomy, images.size, images.spacing(anatomy), progress=False)
+    network = load_model(model, anatomy.name).network
+    return VolumeEvaluator(network, store, chosen.validation, anatomy, refined=cell.preset.finetuning.refined)
+
+
+def finetune_here(cell: Finetuning, start: Path | None, chosen: Draw) -> FinetuneResult:
     """Fine-tune in one place with the bundle's own training, and score the held-out patients of every site."""
     spec = FinetuneSpec(
         dataset_dir=cell.data.root,
@@ -72,7 +89,8 @@ def finetune_here(cell: Finetuning, encoder: Path | None, chosen: Draw) -> Finet
         validation_patients=chosen.validation,
         anatomy=cell.data.anatomy,
         preset=cell.preset.name,
-        pretrained_encoder=encoder,
+        pretrained_encoder=None if cell.whole_network else start,
+        pretrained_network=start if cell.whole_network else None,
         freeze_encoder=cell.mode == FROZEN,
         seed=cell.seed,
         hd95=True,

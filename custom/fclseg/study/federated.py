@@ -11,6 +11,7 @@ from typing import Any
 from fclseg.anatomy.registry import reference
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import get_row
 from fclseg.finetune.dataset import open_labelled, training_slices
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw
@@ -45,6 +46,8 @@ def run_job(
     standard = get_preset(preset.name).values()
     changes = {name: value for name, value in preset.values().items() if value != standard[name]}
     values = {"job": job, "preset": preset.name, "changes": changes, "seed": seed, "run": folder.name}
+    if start := get_row(job).start:
+        values |= {"network": start, "anatomy": reference(data.anatomy)}
     values |= {"pickup_timeout": PICKUP_SECONDS, **dict(options.settings), **more}
     settings = RunSettings.read(values, environment={})
     settings = replace(settings, min_sites=len(Attendance(sites, settings.fraction, seed).draw(0)))
@@ -80,7 +83,7 @@ def finetuning_preset(preset: Preset, mode: str, steps_per_epoch: int) -> Preset
 
 
 def finetune_federated(
-    cell: Finetuning, cache: Cache, encoder: Path | None, chosen: Draw
+    cell: Finetuning, cache: Cache, start: Path | None, chosen: Draw
 ) -> tuple[VolumeEvaluator, list[float]]:
     """Fine-tune over all sites; the evaluator holds the final global network, the losses are those of the rounds."""
     folder = cache.root / "runs" / f"{FEDERATED_JOB}-{cell.key}"
@@ -88,8 +91,8 @@ def finetune_federated(
     store = open_labelled(str(cell.data.root), anatomy, images.size, images.spacing(anatomy), progress=False)
     longest = max(training_slices(store, patients, batch).steps_per_epoch for patients in chosen.training.values())
     preset = finetuning_preset(cell.preset, cell.mode, longest)
-    start = None if encoder is None else str(encoder)
-    more: dict[str, Any] = {"fold": cell.fold, "labels": cell.labels, "encoder": start, "anatomy": reference(anatomy)}
+    more: dict[str, Any] = {"fold": cell.fold, "labels": cell.labels, "anatomy": reference(anatomy)}
+    more["network" if cell.whole_network else "encoder"] = None if start is None else str(start)
     run = run_job(FEDERATED_JOB, folder, cell.data, preset, cell.seed, **more)
     if run.model is None:
         raise FCLSegError(f"the run {folder} ended without a segmentation network: run the same command again")

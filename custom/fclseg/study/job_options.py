@@ -17,7 +17,7 @@ FILTERS = "fclseg.flare.filters"
 """The package that filters are taken from: people copy command lines, and a copied one must not name foreign code."""
 
 OWN_SETTINGS = (
-    "job", "preset", "changes", "rounds", "seed", "run", "min_sites", "fold", "labels", "anatomy", "encoder",
+    "job", "preset", "changes", "rounds", "seed", "run", "min_sites", "fold", "labels", "anatomy", "encoder", "network",
 )  # fmt: skip
 """Settings of a run that the study decides itself."""
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
-from fclseg.study.cells import RANDOM, Dataset, Finetuning, Pretraining
+from fclseg.federation.exchange import MODEL, get_row
+from fclseg.study.cells import FULL, RANDOM, Dataset, Finetuning, Pretraining
 from fclseg.study.tables import Table, TableRow
 
 
@@ -22,6 +23,7 @@ class Request:
     data: Dataset
     target: Dataset
     baseline: str | None
+    unseen: bool = False  # one pre-training per fold, without the patients that it holds out
 
     def __post_init__(self) -> None:
         splits = Splits.load(self.target.splits)
@@ -35,7 +37,16 @@ class Request:
         together = self.table.protocol in ("centralised", "transfer")
         counts = [[len(splits.candidates(site, fold)) for site in splits.sites] for fold in range(self.folds)]
         most = min(sum(fold) if together else min(fold) for fold in counts)
-        if too_many := [labels for labels in self.labels if not 0 < labels <= most]:
+        if self.unseen and self.data != self.target:
+            raise FCLSegError(
+                "--unseen has no meaning where pre-training and fine-tuning have different images: leave it out"
+            )
+        if 0 in self.labels and not any(_segments(self, row) for row in self.rows):
+            raise FCLSegError(
+                f"{self.table.symbol}=0 is possible from networks that segment without labels only: add phantom or "
+                "mean_teacher to --methods"
+            )
+        if too_many := [labels for labels in self.labels if labels > most]:
             raise FCLSegError(
                 f"{self.table.symbol}={too_many[0]} labelled patients are not possible, because a fold leaves {most} "
                 f"with labels to train on: choose smaller --labels"
@@ -57,24 +68,36 @@ class Planned:
 
 
 def plan(request: Request) -> list[Planned]:
-    """All fine-tunings of a table, folds and seeds outermost: a study that is stopped early has compared all rows."""
+    """All fine-tunings of a table, folds and seeds outermost: a study that is stopped early has compared all rows.
+
+    Without labels nothing is fine-tuned, so there is one cell per fold, which belongs to no site.
+    """
     sites = list(Splits.load(request.target.splits).sites) if request.protocol == "local" else [None]
+    places: list[tuple[str | None, int]] = [(None, 0)] if 0 in request.labels else []
+    places += [(site, labels) for site in sites for labels in request.labels if labels]
     return [
         Planned(row, cell)
         for seed in range(request.seeds)
         for fold in range(request.folds)
-        for site in sites
-        for labels in request.labels
+        for site, labels in places
         for mode in request.modes
         for row in request.rows
         for cell in _cells(request, row, labels, site, fold, seed, mode)
     ]
 
 
+def _segments(request: Request, row: TableRow) -> bool:
+    """Whether its pre-training hands over a network that segments the structures of the target already."""
+    same = request.data.anatomy.structures == request.target.anatomy.structures
+    return same and row.job != RANDOM and get_row(row.job).hands_over == MODEL
+
+
 def _cells(
     request: Request, row: TableRow, labels: int, site: str | None, fold: int, seed: int, mode: str
 ) -> list[Finetuning]:
     """One cell for each pre-training seed; random initialisation has none."""
+    if labels == 0 and (not _segments(request, row) or mode != FULL or seed > 0):
+        return []
     cell = Finetuning(
         protocol=request.protocol,
         job=row.job,
@@ -83,13 +106,12 @@ def _cells(
         fold=fold,
         seed=seed,
         mode=mode,
-        preset=row.preset,
+        preset=row.preset.from_model() if _segments(request, row) and mode == FULL else row.preset,
         data=request.target,
         pretraining=None,
     )
     if row.job == RANDOM:
         return [cell]
-    return [
-        replace(cell, pretraining=Pretraining(row.job, number, row.preset, request.data, row.options))
-        for number in range(request.pretrain_seeds)
-    ]
+    preset = row.preset.changed(row.preset.adaptation()) if get_row(row.job).start else row.preset
+    first = Pretraining(row.job, 0, preset, request.data, row.options, fold if request.unseen else None)
+    return [replace(cell, pretraining=replace(first, seed=number)) for number in range(request.pretrain_seeds)]

@@ -10,11 +10,14 @@ from fclseg.study.federated import run_job
 
 
 def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
-    """Pre-train at all sites; the result names the encoders, and its rounds are what the report draws."""
+    """Pre-train at all sites. The result names the encoders and the whole network, where there is one; its rounds are
+    what the report draws."""
     # An interrupted pre-training goes on whatever is fine-tuned from it, as the cell's key says.
     preset = replace(cell.preset, finetuning=get_preset(cell.preset.name).finetuning)
-    run = run_job(cell.job, cell.folder(cache.root), cell.data, preset, cell.seed, options=cell.options)
+    folder = cell.folder(cache.root)
+    run = run_job(cell.job, folder, cell.data, preset, cell.seed, options=cell.options, fold=cell.fold)
     encoders = {site: str(path.relative_to(cache.root)) for site, path in run.encoders.items()}
     rounds = run.rounds()
     seconds = sum(one["seconds"] for one in rounds)  # of all parts of a run that was interrupted
-    return {"run": {"rounds": rounds}, "encoders": encoders, "seconds": seconds}
+    network = {} if run.network is None else {"network": str(run.network.relative_to(cache.root))}
+    return {"run": {"rounds": rounds}, "encoders": encoders, **network, "seconds": seconds}

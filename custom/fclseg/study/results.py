@@ -22,7 +22,7 @@ from fclseg.study.job_options import PLAIN
 from fclseg.study.plan import Planned, Request
 from fclseg.study.scheduler import Failure
 from fclseg.study.stored import present_result
-from fclseg.study.tables import Table, TableRow
+from fclseg.study.tables import SEEN, UNSEEN, Table, TableRow
 
 
 def empty_document(table: Table, rows: Sequence[TableRow], preset: Preset, command: str) -> dict[str, Any]:
@@ -60,6 +60,7 @@ def study_document(
     stored = [(one, cache.get(one.cell.key)) for one in planned]
     finished = [(one, _checked(one.cell, result, cache)) for one, result in stored if result is not None]
     return empty_document(request.table, request.rows, request.rows[0].preset, command) | {
+        "about": request.table.about.replace(SEEN, UNSEEN) if request.unseen else request.table.about,
         "labels": list(request.labels),
         "modes": list(request.modes),
         "metrics": metric_descriptions(finished),
@@ -95,7 +96,8 @@ def curves(finished: Finished) -> list[dict[str, Any]]:
     """
     groups = defaultdict(list)
     for one, result in finished:
-        groups[one.row.key, one.cell.labels, one.cell.mode].append(result["losses"])
+        if result["losses"]:
+            groups[one.row.key, one.cell.labels, one.cell.mode].append(result["losses"])
     return [
         {
             "row": row,
@@ -149,6 +151,7 @@ def settings(request: Request) -> dict[str, Any]:
         "folds": request.folds,
         "seeds": request.seeds,
         "pretrain_seeds": request.pretrain_seeds,
+        "unseen": request.unseen,
         "data": _dataset(request.data),
         "target": None if request.target == request.data else _dataset(request.target),
         "job": next((row.options for row in request.rows if row.options), PLAIN).document(),

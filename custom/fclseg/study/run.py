@@ -38,6 +38,7 @@ class Options:
     folds: int | None = None  # None: all that the split has
     seeds: int = 1
     pretrain_seeds: int = 1
+    unseen: bool = False  # one pre-training per fold
     modes: tuple[str, ...] = ("full",)
     baseline: str | None = None
     data: Path | None = None
@@ -110,6 +111,7 @@ def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: 
         folds=options.folds or Splits.load(target.splits).folds,
         seeds=options.seeds,
         pretrain_seeds=options.pretrain_seeds,
+        unseen=options.unseen,
         modes=options.modes,
         data=data,
         target=target,

@@ -16,6 +16,7 @@ PROPOSED = ("fcl", "fclopt", "fclopt_ptnu", "fclopt_dp")
 BASELINES = ("local_cl", "fedrotation", "fedsimclr", "fedswav", "fedca", "fedmoco", "fedbyol", "fedu", "fedgl")
 COMMUNICATION = ("fedmoco", "fedbyol", *PROPOSED)
 SEEN = "Pre-training saw the images of all patients, also of those that a fold holds out, but no labels."
+UNSEEN = "Pre-training did not see the patients that a fold holds out."
 """What a reader must know of every table that fine-tunes on the images of the pre-training."""
 
 

@@ -151,6 +151,8 @@ class Inference:
                 print(f"{printable(result.patient)}: {value.name} {value}")
             for flag in result.flags:
                 print(f"{printable(result.patient)}: LOOK AT THIS: {flag}")
+        if self.segmenter.model.about:
+            print(f"weights: {self.segmenter.model.about}")
         flagged = sum(bool(result.flags) for result in results)
         print(f"{len(results)} patients written to {self.output_dir}, {flagged} to look at. {NOTICE}")
 

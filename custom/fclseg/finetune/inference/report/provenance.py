@@ -28,7 +28,7 @@ class Provenance:
         if path is not None and path.is_file():
             digest = hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
         name = "a network in memory" if path is None else path.name
-        return cls(__version__, name, digest, model.preset, model.anatomy.title, _training(path))
+        return cls(__version__, name, digest, model.preset, model.anatomy.title, model.about or _training(path))
 
 
 def _training(path: Path | None) -> str:

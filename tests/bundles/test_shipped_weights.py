@@ -1,0 +1,52 @@
+"""The weights that bundles ship: what they are, that they are those of the card, and that they segment."""
+
+import hashlib
+import re
+
+import numpy as np
+import pytest
+
+from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.records import read_images
+from fclseg.data.phantom import write_phantom
+from fclseg.data.phantom_slices import SEED
+from fclseg.finetune.inference.segment import Segmenter
+from fclseg.finetune.weights import RECIPES
+from fclseg.networks.interface import widths
+from fclseg.networks.model_file import load_model
+from fclseg.presets import get_preset
+from fclseg.resources import BUNDLES, bundle_folder, resource_names, shipped_model
+
+OTHER_SEED = 77
+LEAST_DICE = {"acdc": 0.85, "hvsmr": 0.8}
+
+
+def test_every_bundle_with_a_phantom_has_weights():
+    with_weights = {name for name in resource_names(BUNDLES) if shipped_model(name).is_file()}
+    assert with_weights == {f"{anatomy}_unet" for anatomy in RECIPES}
+
+
+@pytest.mark.parametrize("anatomy", RECIPES)
+def test_weights_are_those_of_the_card(anatomy):
+    path = shipped_model(f"{anatomy}_unet")
+    card = (bundle_folder(f"{anatomy}_unet") / "docs" / "weights.md").read_text()
+    (digest,) = re.findall(r"SHA-256 `([0-9a-f]{64})`", card)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    assert path.stat().st_size < 3_000_000
+    model, preset = load_model(path, anatomy), get_preset(RECIPES[anatomy].preset)
+    assert widths(model.network.encoder) == preset.networks.channels
+    assert f"{RECIPES[anatomy].patients} computer-made phantoms and on no patient" in model.about
+
+
+@pytest.mark.parametrize("anatomy", RECIPES)
+def test_they_segment_a_phantom_that_they_have_not_seen(anatomy, tmp_path):
+    assert SEED != OTHER_SEED
+    write_phantom(tmp_path / "data", anatomy, patients=1, seed=OTHER_SEED, frames=2)
+    volume = next(one for one in read_folder(tmp_path / "data") if one.label is not None)
+    found = Segmenter(load_model(shipped_model(f"{anatomy}_unet")))(next(read_images([volume]))[1], volume).labels
+    truth = volume.read_label()
+    overlaps = [
+        2 * np.sum((found == value) & (truth == value)) / (np.sum(found == value) + np.sum(truth == value))
+        for value in np.unique(truth)[1:]
+    ]
+    assert np.mean(overlaps) > LEAST_DICE[anatomy]
