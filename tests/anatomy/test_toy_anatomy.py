@@ -57,9 +57,9 @@ def write_images(folder):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A copy of the package and the bundles with the new organ, and images of it."""
+    """A copy of the package, the bundles and the jobs with the new organ, and images of it."""
     root = tmp_path_factory.mktemp("toy")
-    for name in ("custom", "bundles"):
+    for name in ("custom", "bundles", "jobs"):
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "models", "eval")
         shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=ignored)
     before = files_of(root)
@@ -120,7 +120,7 @@ def test_the_bundle_trains_evaluates_and_segments(place):
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_sites_fine_tune_the_organ_together(place):
-    job = ROOT / "jobs" / "finetune_federated"
+    job = "finetune_federated"
     options = "--preset demo --sites 2 --data data --set finetune_epochs=2 --set finetune_rounds=2 --name toy"
     printed = python(place, "-c", TYPED, "pretrain", "--job", job, *options.split(), timeout=800)
     assert f"model: {place / 'runs' / 'toy' / 'model.safetensors'}" in printed
