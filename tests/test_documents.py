@@ -56,7 +56,7 @@ def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     for read in (read_json, whole_lines, read_site_file):
-        assert "is not a file" in one_sentence(read, path)
+        assert "is not a regular file" in one_sentence(read, path)
 
 
 def test_code_that_uses_a_document_is_told_apart_from_the_document(tmp_path):

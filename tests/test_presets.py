@@ -25,7 +25,9 @@ def test_unknown_names_are_one_sentence():
     with pytest.raises(FCLSegError, match=r"no preset .large.*demo, small, paper"):
         get_preset("large")
     for name in ("epoch", "name", "images", "images.rounds", "finetuning."):
-        with pytest.raises(FCLSegError, match=f"no setting '{name}': it has images.size, .*, finetuning.frozen_epochs"):
+        with pytest.raises(
+            FCLSegError, match=f"no setting '{name}': choose from images.size, .*, finetuning.frozen_epochs"
+        ):
             get_preset("demo", **{name: 3})
 
 
@@ -49,7 +51,7 @@ def test_values_of_the_wrong_kind_are_one_sentence(setting, value):
 @pytest.mark.parametrize(
     ("setting", "value", "wanted"),
     [("structural_positives", 7, "from 0 to 1"), ("structural_positives", -0.1, "from 0 to 1"),
-     ("ema_momentum", -0.1, "from 0 to 1"), ("ema_momentum", 1.5, "from 0 to 1"), ("sgd_momentum", 1.0, "below 1"),
+     ("ema_momentum", -0.1, "from 0 to 1"), ("ema_momentum", 1.5, "from 0 to 1"), ("sgd_momentum", 1.0, "< 1"),
      ("ptnu_momentum", 0, "between 0 and 1"), ("ptnu_momentum", 1, "between 0 and 1"),
      ("temperature", 0, "above 0"), ("pixel_scale", 0.0, "above 0"), ("pretraining.lr", 0, "above 0"),
      ("finetune_lr", float("inf"), "above 0"), ("weight_decay", -1, "at least 0"),

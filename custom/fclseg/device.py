@@ -1,4 +1,4 @@
-"""Where networks are trained and applied: on the GPU if there is one."""
+"""The device for training and inference: the GPU if there is one."""
 
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,8 @@ def computes_in_bfloat16(device: "torch.device", on_cpu: bool) -> bool:
 
 
 def choose_device(name: str | None = None) -> "torch.device":
-    """The named device; by default the first GPU, or else the CPU. A device that does not exist is refused."""
-    import torch  # here, because commands that only read settings should not wait for torch
+    """The named device; by default the first GPU, or else the CPU. Raises if the device does not exist."""
+    import torch  # imported here, because commands that only read settings should not wait for torch
 
     count = {"cpu": 1, "cuda": torch.cuda.device_count()}
     if name is None:

@@ -19,8 +19,8 @@ UNUSABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError,
 def read_text(path: Path) -> str:
     """A text file with or without a byte order mark."""
     try:
-        if path.exists() and not path.is_file():  # a named pipe would wait for ever
-            raise DataError(f"{path}: is not a file; check the path")
+        if path.exists() and not path.is_file():  # reading a named pipe would wait forever
+            raise DataError(f"{path}: is not a regular file; check the path")
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); check the path") from None

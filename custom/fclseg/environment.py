@@ -6,7 +6,7 @@ They affect only the speed of a step on the CPU.
 _KEEP_BYTES = str(1 << 30)
 
 TRAINING_ENVIRONMENT = {
-    # Otherwise waiting threads of one process burn the cores that another one trains on.
+    # Otherwise waiting threads of one process keep cores busy that another one needs for training.
     "OMP_WAIT_POLICY": "passive",
     "KMP_BLOCKTIME": "0",
     # Otherwise glibc returns every large activation to the system and gets it back page by page in the next step.

@@ -6,8 +6,8 @@ class FCLSegError(Exception):
 
 
 class DataError(FCLSegError):
-    """Something about images, labels, folders or splits that the user can fix."""
+    """A problem with images, labels, folders or splits that the user can fix."""
 
 
 class PublicError(FCLSegError):
-    """A sentence that may leave a site: it names no path, no file and no patient. All others stay where they arose."""
+    """An error that may leave a site: its text contains no path, file or patient name. All other errors stay there."""

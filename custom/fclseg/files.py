@@ -38,25 +38,25 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """The complete lines of a file, or none if it does not exist; an incomplete last line is left out."""
-    if path.exists() and not path.is_file():  # a named pipe would wait for ever
-        raise DataError(f"{path}: is not a file; restore it from a backup")
+    """The complete lines of a file, or none if it does not exist. An incomplete last line is left out."""
+    if path.exists() and not path.is_file():  # reading a named pipe would wait forever
+        raise DataError(f"{path}: is not a regular file; restore it from a backup")
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
     except UnicodeDecodeError:
-        raise DataError(f"{path}: is damaged, since it is not text; restore it from a backup") from None
+        raise DataError(f"{path}: is damaged (not a text file); restore it from a backup") from None
     return [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line to a file; ``whole_lines`` leaves it out if a crash cut it short."""
+    """Append a line to a file. ``whole_lines`` ignores it if a crash cut it short."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(line + "\n")
     _to_disk(path)
 
 
 def _to_disk(path: Path) -> None:
-    """Wait until a file's content, or a folder's list of names, is on the disk."""
+    """Wait until a file's content, or a folder's list of names, is on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -65,19 +65,19 @@ def _to_disk(path: Path) -> None:
 
 
 def private_folder(folder: Path) -> None:
-    """Create a folder that only this account may enter; one that was there already keeps its rights.
+    """Create a folder that only this account may enter. An existing folder keeps its permissions.
 
-    Runs, caches and reports hold images and names of patients, and other people may have accounts on the machine.
+    Runs, caches and reports contain images and names of patients, and other people may have accounts on the machine.
     """
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
 def make_folder(folder: Path) -> None:
-    """Create a private folder if needed; one that is not writable is refused with one sentence."""
+    """Create a private folder if needed. Raises a one-sentence error if it is not writable."""
     try:
         private_folder(folder)
-        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):  # one that was there already
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):  # a folder that existed before
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise DataError(f"{folder} cannot be written to ({error.strerror}): choose another folder") from None

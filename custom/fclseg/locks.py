@@ -1,4 +1,4 @@
-"""Locks between processes that do not wait for ever, and that say who holds them."""
+"""Locks between processes. They do not wait forever, and they say which process holds them."""
 
 import fcntl
 import os
@@ -15,9 +15,9 @@ POLL_SECONDS = 0.05
 
 @contextmanager
 def held(path: Path, what: str, seconds: float) -> Iterator[None]:
-    """Hold the lock file ``path`` for the block. The operating system frees it when the process dies.
+    """Hold the lock file ``path`` for the block. The operating system releases it when the process dies.
 
-    After ``seconds`` the wait ends with a sentence that names the process which holds ``what``.
+    After ``seconds`` the wait ends with an error that names the process that holds ``what``.
     """
     private_folder(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -36,7 +36,7 @@ def held(path: Path, what: str, seconds: float) -> Iterator[None]:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file if nobody else has."""
+    """Lock an open file if no other process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -15,6 +15,6 @@ def derive_seed(seed: int, *keys: object) -> int:
 
 def generator(seed: int, *keys: object) -> "torch.Generator":
     """A CPU generator for one purpose, for example ``generator(seed, "site-1", round_number, "views")``."""
-    import torch  # here, because splits and phantoms need seeds but should not wait for torch
+    import torch  # imported here, because splits and phantoms need seeds but should not wait for torch
 
     return torch.Generator().manual_seed(derive_seed(seed, *keys))

@@ -1,4 +1,4 @@
-"""Where bundles and jobs are: at the top of a source checkout, or inside the package that a wheel installed."""
+"""Finds bundles and jobs: at the top of a source checkout, or inside the package installed from a wheel."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from fclseg.errors import FCLSegError
 
 PACKAGE = Path(__file__).resolve().parent
 ROOTS = (PACKAGE, PACKAGE.parents[1])
-"""Of a wheel (``setup.py`` copies both folders into the package) and of a checkout, where the package is in custom/."""
+"""In a wheel (``setup.py`` copies both folders into the package), and in a checkout (the package is in custom/)."""
 
 BUNDLES, JOBS = "bundles", "jobs"
 
@@ -20,7 +20,7 @@ def resource_folder(kind: str) -> Path:
 
 
 def resource_names(kind: str) -> list[str]:
-    """The bundles or jobs that are there."""
+    """The names of all bundles or jobs."""
     return sorted(path.name for path in resource_folder(kind).iterdir() if path.is_dir())
 
 

@@ -1,15 +1,15 @@
-"""Names from outside (folders, files, sites) made fit for a terminal and for a spreadsheet."""
+"""Makes names from outside (folders, files, sites) safe for terminals and spreadsheets."""
 
 import unicodedata
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""Characters that start a formula in a spreadsheet."""
 
 
 def printable(text: object) -> str:
     """The text on one line, with control characters and direction marks as visible escapes.
 
-    A name with a line feed or an escape sequence in it could otherwise forge a line of output, or hide one.
+    A name with a line feed or an escape sequence could otherwise fake or hide a line of output.
     """
     return "".join(
         character
@@ -20,7 +20,7 @@ def printable(text: object) -> str:
 
 
 def cell(value: object) -> object:
-    """A value for a CSV file: a text that a spreadsheet would execute gets an apostrophe in front of it."""
+    """A value for a CSV file. Text that a spreadsheet would execute gets an apostrophe in front of it."""
     if isinstance(value, str):
         value = printable(value)
         return f"'{value}" if value.startswith(FORMULA) else value

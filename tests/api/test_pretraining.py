@@ -93,5 +93,5 @@ def test_what_cannot_be_trained_is_refused(data, tmp_path, job, options, complai
 
 def test_the_folder_of_an_nvflare_run_is_left_alone(data, tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(FCLSegError, match="belongs to a run over NVFlare"):
+    with pytest.raises(FCLSegError, match="belongs to a run with NVFlare"):
         pretrain("fclopt", data, tmp_path, preset=PRESET)

@@ -87,12 +87,12 @@ FAULTS = {
     ),
     "label value": (
         lambda f: rewrite(only(f, "*_frame01_gt*"), poke(7)),
-        "_frame01_gt.nii.gz: the label map holds the value 7",
+        "_frame01_gt.nii.gz: the label map contains the value 7",
     ),
-    "NaN": (lambda f: rewrite(only(f, "*_frame01.nii.gz"), poke(np.nan)), "_frame01.nii.gz: the image holds NaN"),
+    "NaN": (lambda f: rewrite(only(f, "*_frame01.nii.gz"), poke(np.nan)), "_frame01.nii.gz: the image contains NaN"),
     "infinite": (
         lambda f: rewrite(only(f, "*_frame01.nii.gz"), poke(np.inf)),
-        "_frame01.nii.gz: the image holds NaN or inf",
+        "_frame01.nii.gz: the image contains NaN, inf",
     ),
     "constant": (
         lambda f: rewrite(only(f, "*_frame01.nii.gz"), lambda v: np.full_like(v, 5)),
@@ -100,7 +100,7 @@ FAULTS = {
     ),
     "4D where 3D": (
         lambda f: rewrite(only(f, "*_frame01.nii.gz"), lambda v: np.stack([v, v], -1)),
-        "_frame01.nii.gz: is 4D where a 3D volume",
+        "_frame01.nii.gz: is 4D, but a 3D volume",
     ),
     "no Info.cfg": (lambda f: (f / "Info.cfg").unlink(), "Info.cfg: is missing"),
     "Info.cfg without phases": (lambda f: (f / "Info.cfg").write_text("ED: one\nES: 2\n"), "Info.cfg: has no line 'ED"),

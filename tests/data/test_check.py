@@ -26,7 +26,7 @@ def test_each_frame_of_a_cycle_is_read_and_a_broken_file_is_one_problem(tmp_path
     cycle[..., 4] = 2.0
     path = save_nifti(folder / "patient001_4d.nii.gz", cycle)
     first, second = check_folder(tmp_path).problems
-    assert f"{path} frame 2: the image holds NaN" in first and f"{path} frame 5: the image is constant" in second
+    assert f"{path} frame 2: the image contains NaN" in first and f"{path} frame 5: the image is constant" in second
     path.write_bytes(path.read_bytes()[:-100])
     (problem,) = check_folder(tmp_path).problems
     assert str(path) in problem and "truncated" in problem

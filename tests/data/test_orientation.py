@@ -87,7 +87,7 @@ def test_label_maps_that_lie_elsewhere_are_named(tmp_path, fault):
     nib.save(nib.Nifti1Image(voxels, LPS), tmp_path / "a.nii")
     nib.save(nib.Nifti1Image(label, affine), tmp_path / "a_gt.nii")
     (problem,) = scan_folder(tmp_path).problems
-    assert "a_gt.nii: by its affine the label map lies up to" in problem
+    assert "a_gt.nii: by its affine, the label map is up to" in problem
 
 
 def test_check_prints_the_axes_and_warns_where_they_differ(tmp_path):

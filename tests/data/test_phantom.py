@@ -190,7 +190,7 @@ def test_an_empty_folder_is_filled(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"anatomy": "dicom"}, "no phantom of anatomy 'dicom': choose one of acdc, hvsmr"),
+        ({"anatomy": "dicom"}, "no phantom for anatomy 'dicom': choose one of acdc, hvsmr"),
         ({"patients": 0}, "at least 1 patient, 1 site and 2 frames, not 0, 1 and 10"),
         ({"sites": 0}, "not 10, 0 and 10"),
         ({"frames": 1}, "not 10, 1 and 1"),

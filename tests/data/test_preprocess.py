@@ -114,8 +114,8 @@ def test_crop_and_pad_keep_the_centre(tmp_path):
 @pytest.mark.parametrize(
     ("voxels", "sentence"),
     [
-        (np.full((8, 8, 3), np.nan, np.float32), "NaN or infinite"),
-        (np.where(np.arange(192).reshape(8, 8, 3) == 7, np.inf, 1.0), "NaN or infinite"),
+        (np.full((8, 8, 3), np.nan, np.float32), "NaN, infinite"),
+        (np.where(np.arange(192).reshape(8, 8, 3) == 7, np.inf, 1.0), "NaN, infinite"),
         (np.full((8, 8, 3), 7, np.int16), "constant"),
     ],
 )
@@ -133,7 +133,7 @@ def test_images_without_grey_values_are_refused(tmp_path, voxels, sentence):
 def test_labels_that_are_no_class_are_refused(tmp_path, anatomy, value, allowed):
     label = np.zeros((8, 8, 3))
     label[3, 3, 1] = value
-    with pytest.raises(DataError, match=rf"p_gt\.nii\.gz: .*value {value}, allowed are .*{allowed}"):
+    with pytest.raises(DataError, match=rf"p_gt\.nii\.gz: .*value {value}, but allowed are .*{allowed}"):
         Preprocessor(8, 1.5).label(label, volume(tmp_path, anatomy=anatomy), label.shape)
     with pytest.raises(DataError, match=r"p_gt\.nii\.gz: .*shape"):
         Preprocessor(8, 1.5).label(label, volume(tmp_path), (8, 8, 4))

@@ -54,7 +54,7 @@ def test_labelled_draws_are_nested_and_differ_by_seed():
         assert sorted(draws[-1]) == splits.training("site-2", 1)
     assert len({tuple(splits.labelled("site-2", 1, 2, seed)) for seed in range(20)}) > 5
     for n in (0, 9):
-        with pytest.raises(DataError, match=f"8 training patients in fold 1, so N cannot be {n}"):
+        with pytest.raises(DataError, match=f"only 8 training patients in fold 1, so N cannot be {n}"):
             splits.labelled("site-2", 1, n)
 
 
@@ -125,7 +125,7 @@ def edit(document, site, **changes):
 
 
 BROKEN = {
-    "no site": (lambda d: d.update(sites={}), "names no site"),
+    "no site": (lambda d: d.update(sites={}), "contains no site"),
     "site without patients": (lambda d: edit(d, "site-1", patients=[], folds=[]), "site-1 has no patients"),
     "duplicate patient": (lambda d: edit(d, "site-1", patients=d["sites"]["site-2"]["patients"]), "more than once"),
     "one fold": (lambda d: edit(d, "site-2", patients=["z"], folds=[["z"]]), "site-2 has 1 folds, others 5"),

@@ -136,11 +136,11 @@ FAULTS = {
     ),
     "4D for 3D": (
         lambda f, save: save(f / "patient001_frame01.nii.gz", voxels(9, 8, 4, 3)),
-        r"frame01\.nii\.gz: is 4D where a 3D",
+        r"frame01\.nii\.gz: is 4D, but a 3D",
     ),
     "3D for 4D": (
         lambda f, save: save(f / "patient001_4d.nii.gz", voxels(9, 8, 4)),
-        r"_4d\.nii\.gz: is 3D where the 4D",
+        r"_4d\.nii\.gz: is 3D, but the 4D",
     ),
     "label alone": (
         lambda f, save: remove(f, "patient001_frame01.nii.gz"),
@@ -148,7 +148,7 @@ FAULTS = {
     ),
     "second file for a frame": (
         lambda f, save: save(f / "patient001_frame1.nii", voxels(24, 20, 6)),
-        r"frame1\.nii: is a second file for frame 1 besides patient001_frame01\.nii\.gz",
+        r"frame1\.nii: is a second file for frame 1 in addition to patient001_frame01\.nii\.gz",
     ),
     "another patient's file": (
         lambda f, save: save(f / "patient007_frame01.nii.gz", voxels(24, 20, 6)),
@@ -209,8 +209,8 @@ def test_folders_that_hold_nothing(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
     for name, sentence in (
-        ("empty", "holds no NIfTI"),
-        ("file", "is a file where a folder"),
+        ("empty", "contains no NIfTI"),
+        ("file", "is a file, but a folder"),
         ("none", "no such folder"),
     ):
         with pytest.raises(DataError, match=sentence):
@@ -237,5 +237,5 @@ def test_unreadable_folder_is_named(open_folder, ordinary_user, add_patient, mod
 def test_unreadable_file_is_named(open_folder, ordinary_user, add_patient):
     path = add_patient(open_folder, "patient001") / "patient001_frame01.nii.gz"
     path.chmod(0)
-    with ordinary_user(), pytest.raises(DataError, match=r"patient001_frame01\.nii\.gz: may not be read"):
+    with ordinary_user(), pytest.raises(DataError, match=r"patient001_frame01\.nii\.gz: this user may not read it"):
         read_folder(open_folder)

@@ -111,7 +111,7 @@ def test_incomplete_and_foreign_files_are_named(tmp_path):
     files[4].write_bytes(files[4].read_bytes()[:300])
     assert find_series(tmp_path / "in").problems
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="holds no DICOM image series"):
+    with pytest.raises(DataError, match="contains no DICOM image series"):
         import_folder(tmp_path / "empty", tmp_path / "out")
 
 

@@ -98,7 +98,7 @@ def test_a_refused_contribution_changes_nothing():
     with pytest.raises(FCLSegError, match="site-2: component 'target' has values in tensor 'w' that are not finite"):
         mean.add(damaged, 2, "site-2")
     for weight in (0, -1, 1.5):
-        with pytest.raises(FCLSegError, match=r"site-2: .* is no number of samples"):
+        with pytest.raises(FCLSegError, match=r"site-2: .* is not a number of samples"):
             mean.add(other, weight, "site-2")
     assert mean.total_weight == 3 and mean.result()["w"].tobytes() == good["w"].tobytes()
 

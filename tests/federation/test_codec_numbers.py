@@ -208,7 +208,7 @@ def test_steps_keep_to_their_bits_and_use_them():
         (lambda: Rotation(1, 64, "best"), "least squares"),
         (lambda: Steps(0), "0.01 to 4"),
         (lambda: TopK(0), "in \\(0, 1\\]"),
-        (lambda: Uniform(8).limits(Numbers(10)), "give the code a block length"),
+        (lambda: Uniform(8).limits(Numbers(10)), "give a block length"),
     ],
 )
 def test_impossible_coders_are_refused(make, text):

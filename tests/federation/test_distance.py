@@ -93,9 +93,9 @@ def test_state_goes_through_json():
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
 def test_what_is_no_distance_is_refused_with_the_sites_name(value):
     predictor = DistancePredictor()
-    with pytest.raises(FCLSegError, match=r"site-2: .* is no distance"):
+    with pytest.raises(FCLSegError, match=r"site-2: .* is not a distance"):
         predictor.predict({"site-1": 1.0, "site-2": value})
-    with pytest.raises(FCLSegError, match="is no distance"):
+    with pytest.raises(FCLSegError, match="is not a distance"):
         predictor.calibrate(value)
     with pytest.raises(FCLSegError, match="no site answered"):
         predictor.predict({})

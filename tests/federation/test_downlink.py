@@ -117,10 +117,10 @@ def test_a_round_that_is_repeated_and_one_that_is_missing():
     site.receive(link)
     again = follow(TINY, 3, "online", site.held, 0, messages)  # the server died and asks again
     assert identical(again, site.held)
-    with pytest.raises(ChecksumError, match="another round 0"):
+    with pytest.raises(ChecksumError, match="networks of round 0 differ"):
         follow(TINY, 3, "online", moved(site.held, 5), 0, messages)
     link.advance(1, {"online": moved(network(0), 2)})
-    with pytest.raises(FCLSegError, match="begin with round 1, and this site holds round -1"):
+    with pytest.raises(FCLSegError, match="start with round 1, but this site has round -1"):
         follow(TINY, 3, "online", network(0), INITIAL, link.messages("site")["online"])
     with pytest.raises(FCLSegError, match="round 7 cannot follow round 1"):
         link.advance(7, {"online": network(0)})

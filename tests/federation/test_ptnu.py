@@ -107,9 +107,9 @@ def test_a_stale_target_comes_closer_to_the_true_one():
 @pytest.mark.parametrize("d", [math.nan, math.inf, -0.5])
 def test_what_is_no_distance_is_refused(d):
     theta, xi = networks(0, [(3,)], np.float32)
-    with pytest.raises(FCLSegError, match="is no distance"):
+    with pytest.raises(FCLSegError, match="is not a distance"):
         predict_target(theta, xi, d)
-    with pytest.raises(FCLSegError, match="this site: nan is no distance"):
+    with pytest.raises(FCLSegError, match="this site: nan is not a distance"):
         predict_target(theta, {"w0": np.full(3, np.nan, np.float32)}, 0.1)
     with pytest.raises(FCLSegError, match=r"momentum m_d is 1\.0"):
         predict_target(theta, xi, 0.1, momentum=1.0)

@@ -73,5 +73,5 @@ def test_a_label_that_the_bundle_does_not_know_is_named(tmp_path):
     image = np.random.default_rng(0).integers(0, 99, (8, 8, 2), dtype=np.int16)
     nib.save(nib.Nifti1Image(image, np.eye(4)), tmp_path / "a.nii.gz")
     nib.save(nib.Nifti1Image((image > 50).astype(np.uint8) * 7, np.eye(4)), tmp_path / "a_gt.nii.gz")
-    with pytest.raises(DataError, match="holds the label 7, but this bundle knows 1 RV, 2 MYO, 3 LV"):
+    with pytest.raises(DataError, match="contains the label 7, but this bundle knows only 1 RV, 2 MYO, 3 LV"):
         open_labelled(str(tmp_path), ANATOMIES["acdc"], 8, 1.0, progress=False)

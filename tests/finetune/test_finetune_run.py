@@ -76,7 +76,7 @@ def test_a_useless_output_folder_is_refused_before_the_training(phantom, tmp_pat
 
 
 def test_no_epoch_is_no_training(phantom):
-    with pytest.raises(FCLSegError, match="cannot have 0 epochs"):
+    with pytest.raises(FCLSegError, match="number of epochs cannot be 0"):
         finetune(spec_of(phantom, overrides={"epochs": 0}))
 
 
@@ -133,7 +133,7 @@ def test_interrupted_and_resumed_equals_never_interrupted(phantom, tmp_path):
         trainer.run()
     assert (tmp_path / "cut" / CHECKPOINT).exists() and not (tmp_path / "cut" / MODEL).exists()
 
-    with pytest.raises(FCLSegError, match=r"another 'seed'.*choose another output_dir"):
+    with pytest.raises(FCLSegError, match=r"different 'seed'.*choose another output_dir"):
         finetune(spec_of(phantom, seed=9, overrides=every_epoch), tmp_path / "cut")
     resumed = finetune(spec, tmp_path / "cut")
     assert resumed.losses == whole.losses and resumed.evaluation == whole.evaluation
@@ -159,7 +159,7 @@ def test_nobody_held_out_leaves_no_scores_of_an_earlier_training(phantom, tmp_pa
     result = finetune(FinetuneSpec(phantom, everybody, (), preset="demo", overrides={"epochs": 1}), tmp_path)
     assert result.evaluation.rows == [] and result.evaluation.dice == {}
     assert {path.name for path in tmp_path.iterdir()} == {MODEL, "model.pt", "training.json"}
-    assert capsys.readouterr().out.endswith("nobody was held out, so nothing is scored\n")
+    assert capsys.readouterr().out.endswith("no patient was held out, so nothing is scored\n")
 
 
 def test_model_file_describes_itself_and_names_no_patient(phantom, tmp_path, encoder_file):

@@ -69,11 +69,11 @@ def test_same_names_in_two_folders_do_not_overwrite_each_other(tmp_path):
     ("arguments", "sentence"),
     [
         ({}, "nothing to segment"),
-        ({"ed": "3d.nii.gz"}, "--ed FILE and --es FILE together"),
+        ({"ed": "3d.nii.gz"}, "both --ed FILE and --es FILE"),
         ({"ed": "3d.nii.gz", "es": "3d.nii.gz"}, "both ED and ES"),
-        ({"ed": "4d.nii.gz", "es": "3d.nii.gz"}, r"4d\.nii\.gz: is 4D where a 3D"),
+        ({"ed": "4d.nii.gz", "es": "3d.nii.gz"}, r"4d\.nii\.gz: is 4D, but a 3D"),
         ({"input": "none.nii.gz"}, "no such file"),
-        ({"input": "notes.txt"}, "not a NIfTI file"),
+        ({"input": "notes.txt"}, "not have the name of a NIfTI file"),
         ({"input": "torn.nii.gz"}, r"torn\.nii\.gz"),
     ],
 )
@@ -110,7 +110,9 @@ def test_a_cavity_without_wall_and_a_slice_without_cavity_are_flagged():
     assert counted(labels, phase=None, frame=None).flags == []
     gap = labels.copy()
     gap[..., 2][gap[..., 2] == 3] = 2
-    assert counted(gap, phase=None, frame=None).flags == ["LV is missing in a slice between others that have it"]
+    assert counted(gap, phase=None, frame=None).flags == [
+        "LV is missing in a slice although the slices around it have it"
+    ]
     open_wall = labels.copy()
     open_wall[:, 14:16] = 0
     (flag,) = counted(open_wall, phase=None, frame=None).flags

@@ -34,7 +34,7 @@ def fail(tmp_path, error):
 def test_what_may_name_a_patient_or_a_path_stays_at_the_site(error, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     reply = fail(tmp_path, error(SENTENCE))
-    told = f"{error.__name__}, explained in problems.log of the site's folder of runs"
+    told = f"{error.__name__}, see problems.log in the site's folder of runs"
     assert reply.get_return_code() == ReturnCode.EXECUTION_EXCEPTION and reply.get_header(REASON) == told
     assert "Mueller" not in str(dict(reply)) and "Mueller" not in caplog.text and "/data" not in caplog.text
     with pytest.raises(FCLSegError, match=f"^{told}$"):

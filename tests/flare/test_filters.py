@@ -97,14 +97,14 @@ def _with_distance(value):
     ("filter_", "message", "complaint"),
     [
         (SERVER, INCOMPLETE, "needs the target network or its predicted distance"),
-        (SITE, INCOMPLETE, "the task brings no distance"),
-        (SITE, Message(distance=0.5, meta=_meta(1)).to_shareable(), "brought the online network"),
+        (SITE, INCOMPLETE, "the task contains no distance"),
+        (SITE, Message(distance=0.5, meta=_meta(1)).to_shareable(), "contained the online network"),
         *(
             (filter_, message, complaint)
             for filter_ in (SERVER, SITE)
             for message, complaint in (
-                (_with_distance(float("nan")), "nan is no distance"),
-                (_with_distance(-1.0), "-1.0 is no distance"),
+                (_with_distance(float("nan")), "nan is not a distance"),
+                (_with_distance(-1.0), "-1.0 is not a distance"),
                 (DXO(DataKind.WEIGHTS, data=_network(0)).to_shareable(), "not a collection of components"),
                 (
                     DXO(DataKind.COLLECTION, data={}).to_shareable(),
@@ -127,6 +127,6 @@ def test_failed_results_pass_as_they_are(tmp_path):
 
 def test_what_a_filter_trips_over_stays_at_the_site(tmp_path):
     """An error that nobody foresaw may name a file: NVFlare logs what is raised, so it is only its kind."""
-    with pytest.raises(FCLSegError, match=r"^ValueError, explained in problems.log of the site's folder of runs$"):
+    with pytest.raises(FCLSegError, match=r"^ValueError, see problems.log in the site's folder of runs$"):
         PredictTarget().process(Shareable(), site_context(tmp_path))
     assert "not a valid DXO" in (tmp_path / "runs" / "problems.log").read_text()

@@ -107,7 +107,7 @@ def test_what_comes_down(job, expected):
         (lambda m: m.components.pop("predictor"), "lacks component 'predictor'"),
         (lambda m: m.components["predictor"]["0.weight"].fill(np.inf), "not finite"),
         (lambda m: m.components["predictor"].update({"0.bias": np.zeros((1, 1), np.float32)}), "instead of"),
-        (lambda m: m.meta.update(samples=0), "no number of samples"),
+        (lambda m: m.meta.update(samples=0), "not a number of samples"),
         (lambda m: m.meta.update(round=3), "belongs to round 3"),
     ],
 )
@@ -184,7 +184,7 @@ def test_another_configuration_is_refused_in_one_sentence(tmp_path):
         ({"settings": {"seed": 2}}, "seed"),
         ({"data": "x"}, "data"),
     ):
-        with pytest.raises(FCLSegError, match=f"another '{name}'.*--fresh"):
+        with pytest.raises(FCLSegError, match=f"different '{name}'.*--fresh"):
             folder.open({**config, **changed}, fresh=False)
     folder.open({**config, "settings": {"seed": 2}}, fresh=True)
     assert folder.config["id"] != run_id

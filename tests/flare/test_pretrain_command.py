@@ -25,7 +25,7 @@ JOB = Path(__file__).parents[2] / "jobs" / "fclopt_dp"
         (["--job", str(JOB), "--data", "missing"], "missing does not exist"),
         (["--job", str(JOB), "--set", "rounds"], "not of the form NAME=VALUE"),
         (["--job", str(JOB), "--sites", "0"], "--sites must be at least 1"),
-        (["--job", str(JOB), "--name", "../docs", "--fresh"], "'../docs' cannot name a run"),
+        (["--job", str(JOB), "--name", "../docs", "--fresh"], "'../docs' is not a valid run name"),
         (["--job", str(JOB), "--runs", "/dev/null", "--preset", "demo"], "/dev/null"),
         (["--job", str(JOB), "--set", "depth=3"], "no setting 'depth'"),
         (["--job", str(JOB), "--preset", "huge"], "no preset 'huge'"),
@@ -55,9 +55,9 @@ def test_a_complete_run_is_not_started_again(tmp_path, capsys):
     assert main(arguments) == 0
     assert "is complete; --fresh starts it over" in capsys.readouterr().out
     assert main([*arguments, "--seed", "1"]) == 1
-    assert "another 'seed'" in capsys.readouterr().err
+    assert "different 'seed'" in capsys.readouterr().err
     assert main([*arguments, "--sites", "3"]) == 1
-    assert "another 'sites'" in capsys.readouterr().err
+    assert "different 'sites'" in capsys.readouterr().err
 
 
 def test_a_derived_job_keeps_what_its_owner_added(tmp_path):
@@ -105,7 +105,7 @@ def test_sites_are_those_of_the_split(hospitals, capsys):
 
 
 def test_a_site_that_nvflare_cannot_name_is_refused(tmp_path):
-    with pytest.raises(FCLSegError, match=r"'St. Mary' cannot name a site"):
+    with pytest.raises(FCLSegError, match=r"'St. Mary' is not a valid NVFlare site name"):
         simulate(JOB, tmp_path, ["site-1", "St. Mary"], environment={})
 
 

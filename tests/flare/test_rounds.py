@@ -63,7 +63,7 @@ def test_a_site_without_a_distance_is_not_asked_to_train(start):
         ("pretrain", 1, ["site-1", "site-3"]),
     ]
     assert set(second["distances"]) == {"site-1", "site-3"} and first["sites"]["site-2"]["status"] == "ok"
-    assert second["sites"]["site-2"] == {"status": "ValueError, explained in problems.log of the site's folder of runs"}
+    assert second["sites"]["site-2"] == {"status": "ValueError, see problems.log in the site's folder of runs"}
     assert run.loop.model.trained == ["site-1", "site-3"]
     weights = {site: second["sites"][site]["samples"] for site in ("site-1", "site-3")}
     mean = sum(second["sites"][site]["loss"] * weight for site, weight in weights.items()) / sum(weights.values())
@@ -73,7 +73,7 @@ def test_a_site_without_a_distance_is_not_asked_to_train(start):
 def test_too_few_answers_end_the_run_with_the_reasons_and_keep_what_was_finished(start):
     run = start("fclopt_dp", rounds=3, min_sites=2)
     run.absent = {"site-1": {1}, "site-3": {1}}
-    with pytest.raises(FCLSegError, match=r"round 1 has 1 valid answers and needs 2 \(site-1: site-1 fetched no task;"):
+    with pytest.raises(FCLSegError, match=r"round 1 has 1 valid answers but needs 2 \(site-1: site-1 fetched no task;"):
         run.complete()
     assert not run.loop.folder.complete and [line["round"] for line in run.loop.folder.rounds()] == [0]
     run.absent = {}

@@ -38,13 +38,13 @@ def test_settings_survive_the_way_to_a_site():
     ("values", "environment", "complaint"),
     [
         ({"job": "nothing"}, {}, "no job 'nothing'"),
-        ({"job": "fclopt", "speed": 3}, {}, "no 'speed'"),
+        ({"job": "fclopt", "speed": 3}, {}, "unknown setting 'speed'"),
         ({"job": "fclopt", "rounds": 0}, {}, "at least 1"),
         ({"job": "fclopt", "fraction": 1.5}, {}, "fraction"),
         ({"job": "fclopt"}, {"FCLSEG_ROUNDS": "many"}, "FCLSEG_ROUNDS must be a whole number"),
         ({"job": "fclopt", "changes": {"depth": 3}}, {}, "'depth'"),
-        ({"job": "fclopt", "run": "../../elsewhere"}, {}, "cannot name a run"),
-        ({"job": "fclopt"}, {"FCLSEG_RUN": ".."}, "cannot name a run"),
+        ({"job": "fclopt", "run": "../../elsewhere"}, {}, "is not a valid run name"),
+        ({"job": "fclopt"}, {"FCLSEG_RUN": ".."}, "is not a valid run name"),
         ({}, {}, "no job 'None'"),
         ({"job": ["fclopt"]}, {}, "'job' cannot be .*give a text"),
         ({"job": "fclopt", "run": 7}, {}, "'run' cannot be 7: give a text"),
@@ -87,9 +87,9 @@ def test_no_target_leaves_a_real_site_for_diagnostics(tmp_path):
     run = {"id": "run-1", "settings": settings.to_dict(), "sites": ["site-1"], "shared": {}}
     message = Message(meta={"round": 0, "run": run})
     real = Place("site-1", tmp_path, "job-4711")
-    with pytest.raises(FCLSegError, match="'diagnostics' is for the simulator alone"):
+    with pytest.raises(FCLSegError, match="'diagnostics' works in the simulator only"):
         RoundController(settings.to_dict())._run(RunFolder(tmp_path), Signal(), server_context(tmp_path))
-    with pytest.raises(FCLSegError, match="'diagnostics' is for the simulator alone"):
+    with pytest.raises(FCLSegError, match="'diagnostics' works in the simulator only"):
         Site.of(real, message)
     assert Site.of(replace(real, simulated=True), message).settings == settings
 
@@ -114,7 +114,7 @@ def test_labels_of_other_structures_stay_out_of_the_mean(anatomy, fits, tmp_path
     if fits:
         assert len(site.sampler) > 0
     else:
-        with pytest.raises(DataError, match="the labels 1 MYO, 2 BP, and this run segments 1 RV, 2 MYO, 3 LV"):
+        with pytest.raises(DataError, match="the labels 1 MYO, 2 BP, but this run segments 1 RV, 2 MYO, 3 LV"):
             _ = site.sampler
 
 

@@ -57,12 +57,12 @@ def test_every_method_trains_another_encoder(job, phantom_sampler):
 
 
 def test_an_encoder_of_other_widths_is_refused():
-    with pytest.raises(FCLSegError, match=r"Strided has the widths \(4, 6\) where the preset has \(4, 6, 10\)"):
+    with pytest.raises(FCLSegError, match=r"Strided has the widths \(4, 6\), but the preset has \(4, 6, 10\)"):
         build_method("fclopt", PRESET, 0, encoder=lambda channels: Strided(channels[:2]))
 
 
 def test_what_is_no_encoder_is_refused():
-    with pytest.raises(FCLSegError, match="Linear is no encoder: give it 'channels' and 'forward'"):
+    with pytest.raises(FCLSegError, match="Linear is not an encoder: give it 'channels' and 'forward'"):
         build_encoder(lambda channels: nn.Linear(1, 1), WIDTHS)
 
 
@@ -89,7 +89,7 @@ def test_another_encoder_is_fine_tuned_and_found_again(tmp_path, monkeypatch):
     write_model(path, TrainedModel(trained, ANATOMIES["acdc"], 48, 3.75, "demo"))
     images = torch.rand(2, 1, 48, 48)
     torch.testing.assert_close(load_model(path, encoder=Strided).network(images), trained.eval()(images))
-    with pytest.raises(FCLSegError, match="was trained with another encoder"):
+    with pytest.raises(FCLSegError, match="was trained with a different encoder"):
         load_model(path)
     with pytest.raises(FCLSegError, match="does not fit the network"):
         load_encoder(FreezableUNet(WIDTHS, 4), tmp_path / "encoder.safetensors")

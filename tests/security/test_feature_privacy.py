@@ -158,7 +158,7 @@ def test_the_budget_is_kept_over_runs(run, data):
 def test_where_a_budget_is_kept_nothing_leaves_without_noise(run, job, policy, open_one):
     made = run(job, {"site-2": {**policy, "epsilon": 1e6}}, rounds=1, outliers="off")
     (line,) = made.complete()
-    assert f"keeps a privacy budget, and '{open_one}' would leave without noise" in json.dumps(line["sites"]["site-2"])
+    assert f"has a privacy budget, but '{open_one}' would leave without noise" in json.dumps(line["sites"]["site-2"])
     assert {entry["outcome"] for entry in audit(made, "site-2")} == {"refused"}
 
 

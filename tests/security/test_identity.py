@@ -38,7 +38,7 @@ def test_a_place_is_nvflares_own(tmp_path):
 
 @pytest.mark.parametrize("name", ["../../..", "a/b", "..", ".hidden", ""])
 def test_a_name_that_leads_out_of_the_runs_folder_is_refused(tmp_path, name):
-    with pytest.raises(FCLSegError, match="cannot name a site's folder"):
+    with pytest.raises(FCLSegError, match="cannot be used as a folder name"):
         Place.of_site(site_context(tmp_path, name))
 
 

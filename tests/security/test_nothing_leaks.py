@@ -39,7 +39,7 @@ def test_only_the_kind_of_a_problem_leaves(fault, tmp_path, caplog, capfd, monke
     (kit / LOCAL_FILE).write_text(json.dumps(break_site(tmp_path / "data", fault, own)))
     reply = SiteExecutor("learner").execute(PRETRAIN_TASK, task(), context, Signal())
     assert reply.get_return_code() == ReturnCode.EXECUTION_EXCEPTION
-    assert reply.get_header(REASON).endswith("Error, explained in problems.log of the site's folder of runs")
+    assert reply.get_header(REASON).endswith("Error, see problems.log in the site's folder of runs")
     printed = capfd.readouterr()
     for text in (str(dict(reply)), caplog.text, printed.out, printed.err):
         assert NAME not in text and str(tmp_path) not in text

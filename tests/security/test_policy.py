@@ -104,11 +104,11 @@ def test_a_component_that_no_plan_has_does_not_leave(gate):
 @pytest.mark.parametrize(
     ("policy", "settings", "complaint"),
     [
-        ({"jobs": ["fclopt"]}, {}, "job 'fclopt_dp' is not one that this site allows"),
-        ({"presets": ["paper"]}, {}, "preset 'demo' is not one that this site allows"),
-        ({"changes": []}, {}, "no run that changes 'networks.channels'"),
-        ({}, {"changes": {"batch_size": 2}}, "no run that changes 'pretraining.batch_size'"),
-        ({"rounds": 3}, {"rounds": 4}, "4 rounds are more than the 3"),
+        ({"jobs": ["fclopt"]}, {}, "this site does not allow job 'fclopt_dp'"),
+        ({"presets": ["paper"]}, {}, "this site does not allow preset 'demo'"),
+        ({"changes": []}, {}, "a run to change 'networks.channels'"),
+        ({}, {"changes": {"batch_size": 2}}, "a run to change 'pretraining.batch_size'"),
+        ({"rounds": 3}, {"rounds": 4}, "has 4 rounds, but this site allows at most 3"),
     ],
 )
 def test_a_run_that_the_hospital_does_not_want_gets_nothing(gate, policy, settings, complaint):
@@ -122,7 +122,7 @@ def test_a_run_that_the_hospital_does_not_want_gets_nothing(gate, policy, settin
 
 @pytest.mark.parametrize("number", [-1, 4, 10**9])
 def test_a_round_that_the_run_does_not_have_is_refused(gate, number):
-    with pytest.raises(PolicyError, match=f"round {number} of a run of 4"):
+    with pytest.raises(PolicyError, match=f"round {number}, outside the run's 4 rounds"):
         gate(round_number=number).admit()
 
 
@@ -137,13 +137,13 @@ def test_a_run_ends_after_its_hours(gate, tmp_path):
 def test_too_few_patients_train_nothing(gate, tmp_path, monkeypatch):
     monkeypatch.setattr(Site, "volumes", [type("Volume", (), {"patient": f"p{number % 4}"}) for number in range(9)])
     gate(policy={"patients": 4}).admit()
-    with pytest.raises(PolicyError, match=r"^this site has fewer patients for the run than its policy asks for$"):
+    with pytest.raises(PolicyError, match=r"^this site has fewer patients for the run than its policy requires$"):
         gate(policy={"patients": 5}).admit()
 
 
 def test_nothing_happens_before_a_person_has_approved(gate, tmp_path, capsys):
     kit = ["--kit", str(tmp_path)]
-    with pytest.raises(PolicyError, match="run 'fclopt_dp-demo' waits for the approval of a person"):
+    with pytest.raises(PolicyError, match="run 'fclopt_dp-demo' is waiting for approval"):
         gate(policy={"approval": True}).admit()
     assert main(["site", "runs", *kit]) == 0 and "waits for approval" in capsys.readouterr().out
     assert main(["site", "approve", "another", *kit]) == 1
@@ -152,7 +152,7 @@ def test_nothing_happens_before_a_person_has_approved(gate, tmp_path, capsys):
     assert main(["site", "approve", "fclopt_dp-demo", *kit]) == 0
     gate(policy={"approval": True}).admit()
     gate(policy={"approval": True}, pretrain_timeout=5).admit()  # patience is no part of what a run computes
-    with pytest.raises(PolicyError, match="waits for the approval"):  # under the same name, but another run
+    with pytest.raises(PolicyError, match="is waiting for approval"):  # under the same name, but another run
         gate(policy={"approval": True}, seed=1).admit()
 
 
@@ -203,7 +203,7 @@ def test_the_audit_tells_what_left_and_notices_changes(gate, tmp_path, capsys):
     for forged in (lines[1:], [lines[0].replace(LEAD, "somebody else"), lines[1]], [lines[1], lines[0]]):
         file.write_text("".join(forged))
         assert main(["site", "audit", "--kit", str(tmp_path)]) == 1
-        assert "was changed before or in line" in capsys.readouterr().err
+        assert "was changed in or before line" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_the_audit_tells_what_left_and_notices_changes(gate, tmp_path, capsys):
         ({"hours": float("nan")}, "'hours'"),
         ({"patients": True}, "'patients'"),
         ({"approval": "yes"}, "give true or false"),
-        ([], "no object"),
+        ([], "not an object"),
     ],
 )
 def test_a_slip_of_the_pen_does_not_loosen_a_policy(policy, complaint):

@@ -286,4 +286,4 @@ def test_after_twenty_failures_the_server_knows_no_patient(sites):
     assert NAME not in sites.log(SERVER)
     records = [json.loads(line) for line in next(download.rglob("rounds.jsonl")).read_text().splitlines()]
     reasons = {record["sites"]["site-2"]["status"] for record in records}
-    assert any("explained in problems.log" in reason for reason in reasons)
+    assert any("see problems.log" in reason for reason in reasons)

@@ -139,7 +139,7 @@ def test_headline_says_when_there_are_too_few_pairs(request_, tmp_path, finished
     few = replace(request_, folds=1)
     document = study_document(few, plan(few), Cache(tmp_path), [], "")
     assert "No difference to Random init is established" in headline(document, "full")
-    assert "With 4 pairs it could not be" in headline(document, "full")
+    assert "4 pairs are too few for that" in headline(document, "full")
 
 
 @pytest.mark.parametrize(("pairs", "tests", "possible"), [(5, 1, False), (6, 1, True), (6, 2, False), (7, 2, True)])
@@ -148,15 +148,15 @@ def test_headline_counts_the_correction(finished, pairs, tests, possible):
     entries = [entry for entry in finished["entries"] if entry["comparison"]][:tests]
     for entry in entries:
         entry["comparison"] |= {"pairs": pairs, "p_holm": 1.0}
-    assert ("it could not be" not in headline(finished | {"entries": entries}, "full")) == possible
+    assert ("too few for that" not in headline(finished | {"entries": entries}, "full")) == possible
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"folds": 6}, "the split has 5 folds"),
-        ({"labels": (1, 9)}, "N=9 labelled patients are not possible, because a fold leaves 8 with labels"),
-        ({"table": TABLES["centralised"], "labels": (32, 33)}, "N=33 labelled patients .* a fold leaves 32"),
+        ({"labels": (1, 9)}, "N=9 labelled patients are too many, because a fold leaves only 8 with labels"),
+        ({"table": TABLES["centralised"], "labels": (32, 33)}, "N=33 labelled patients .* a fold leaves only 32"),
         ({"baseline": "fcl"}, "the baseline 'fcl' is not a row"),
     ],
 )

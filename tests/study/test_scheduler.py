@@ -74,7 +74,7 @@ def test_a_worker_that_dies_while_idle_is_replaced(tmp_path):
 
 
 def test_only_one_study_at_a_time_fills_a_folder(tmp_path):
-    refused = pytest.raises(FCLSegError, match=r"another study is running in .*: wait until it has ended")
+    refused = pytest.raises(FCLSegError, match=r"another study is running in .*: wait until it has finished")
     with Cache(tmp_path).filling(), refused, Cache(tmp_path).filling():
         pytest.fail("a second study got in")
     with Cache(tmp_path).filling():

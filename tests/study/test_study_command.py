@@ -21,9 +21,9 @@ from fclseg.cli.options import parse_value
         (["--splits", "splits.json"], "--splits needs the data folder it was made for: give --data as well"),
         (["--reading", "half"], "there is no mode 'half': choose full, frozen or full,frozen"),
         (["--job-set", "fraction"], "--job-set fraction is not of the form NAME=VALUE"),
-        (["--job-set", "seed=3"], "a study cannot set 'seed' of its jobs: --job-set takes fraction, "),
-        (["--job-set", "fraction=2"], "a fraction of 2 of the sites cannot be drawn"),
-        (["--filter", "os.system:command=ls"], "there is no filter 'os.system': name a class of fclseg.flare.filters"),
+        (["--job-set", "seed=3"], "--job-set cannot set 'seed': choose from fraction, "),
+        (["--job-set", "fraction=2"], "'fraction' cannot be 2"),
+        (["--filter", "os.system:command=ls"], "there is no filter 'os.system': give a class of fclseg.flare.filters"),
         (
             ["--filter", "fclseg.flare.filters.nowhere.Filter"],
             "there is no filter 'fclseg.flare.filters.nowhere.Filter'",
@@ -52,7 +52,7 @@ def test_unknown_table_is_refused_with_the_list(capsys):
 
 def test_report_of_a_folder_without_results(capsys, tmp_path):
     assert main(["report", str(tmp_path)]) == 1
-    assert "holds neither a study (study.json) nor a run (rounds.jsonl)" in capsys.readouterr().err
+    assert "contains neither a study (study.json) nor a run (rounds.jsonl)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def test_nothing_is_stored_of_a_pretraining_that_a_site_was_missing_in(studies, 
         image.write_bytes(image.read_bytes()[:-2000])
     scope = ["--data", str(damaged), "--splits", str(data.splits), "--methods", "fcl", "--labels", "1"]
     assert main(["study", "local", *SMALLEST, *scope, "--out", str(tmp_path)]) == 1
-    assert "round 0 has 1 valid answers and needs 2 (site-2: " in capsys.readouterr().err
+    assert "round 0 has 1 valid answers but needs 2 (site-2: " in capsys.readouterr().err
     assert not list(tmp_path.glob("cells/*/*.json"))
 
 

@@ -19,8 +19,8 @@ class Shy(InProcess):
 @pytest.mark.parametrize(
     ("kind", "job", "rounds", "reason"),
     [
-        (Strict, "fclopt", 1, "job 'fclopt' is not one that this site allows"),
-        (Strict, "fedbyol", 3, "3 rounds are more than the 2 that this site allows"),
+        (Strict, "fclopt", 1, "this site does not allow job 'fclopt'"),
+        (Strict, "fedbyol", 3, "the run has 3 rounds, but this site allows at most 2"),
         (Shy, "fedbyol", 1, "predictor"),
     ],
 )

@@ -57,7 +57,7 @@ def test_a_task_that_is_not_fetched_is_given_up_and_one_under_way_is_waited_for(
 def test_a_stopped_run_waits_no_longer(controller):
     stop = Signal()
     stop.trigger(True)
-    with pytest.raises(FCLSegError, match="continues it"):
+    with pytest.raises(FCLSegError, match="to continue it"):
         controller._wait([Task("pretrain", Shareable())], 1000, stop, FLContext())
 
 

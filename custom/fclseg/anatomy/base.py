@@ -1,4 +1,4 @@
-"""The description of one family of images that everything else reads: structures, geometry, measurements, bundle."""
+"""The description of one family of images, used by all other packages: structures, geometry, measurements, bundle."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ class Structure:
     """One label value. Colours also differ in brightness, for colour-blind readers."""
 
     value: int
-    name: str  # short, for tables: "RV"
-    title: str  # for people: "right ventricle"
+    name: str  # short name for tables: "RV"
+    title: str  # full name: "right ventricle"
     colour: str  # "#rrggbb"
 
 
@@ -31,7 +31,7 @@ class Mass:
 
     structure: str
     g_per_ml: float
-    plausible: Range = (0.0, float("inf"))  # g; a figure outside is shown as a fault, not as a result
+    plausible: Range = (0.0, float("inf"))  # g; a value outside is marked as implausible
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class EjectionFraction:
 
 @dataclass(frozen=True)
 class Wall:
-    """A cavity that a wall surrounds in every slice."""
+    """A cavity that is surrounded by a wall in every slice."""
 
     cavity: str
     wall: str
@@ -53,7 +53,7 @@ class Wall:
 
 @dataclass(frozen=True)
 class Normal:
-    """What a study of healthy people found, as mean and standard deviation of men and of women."""
+    """Reference values from a study of healthy people: mean and standard deviation for men and for women."""
 
     quantity: str
     men: Range
@@ -70,10 +70,14 @@ class Anatomy:
     structures: tuple[Structure, ...]
     spacing_mm: float  # in-plane pixel size that slices are resampled to, before the preset's scale
     bundle: str  # folder below bundles/
-    slice_axis: int = 2  # where neither voxel sizes nor the affine tell it
-    compact: bool = False  # the structures fit into a network's window: find them first, then segment around them
+    slice_axis: int = 2  # used if neither the affine nor the voxel sizes determine it
+    compact: bool = (
+        False  # True if the structures fit into a network's window: they are located first and then segmented
+    )
     partitions: int = 4  # S: ordered groups of slices along the slice axis
-    measurements: tuple[Mass | EjectionFraction | Wall, ...] = ()  # the first cavity decides which frames are ED and ES
+    measurements: tuple[
+        Mass | EjectionFraction | Wall, ...
+    ] = ()  # the first cavity determines which frames are ED and ES
     normals: tuple[Normal, ...] = ()
     recognises: Callable[[Tree], bool] = field(repr=False, compare=False)
     read: Callable[["Scan", Tree], None] = field(repr=False, compare=False)
@@ -96,5 +100,5 @@ class Anatomy:
         return [vars(structure) for structure in self.structures]
 
     def describe_values(self) -> str:
-        """For sentences: "1 RV, 2 MYO, 3 LV"."""
+        """For messages: "1 RV, 2 MYO, 3 LV"."""
         return ", ".join(f"{structure.value} {structure.name}" for structure in self.structures)

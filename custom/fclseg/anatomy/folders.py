@@ -1,4 +1,4 @@
-"""From a folder to ``Volume`` records, whatever anatomy it holds."""
+"""Reads a folder of any anatomy into ``Volume`` records."""
 
 import stat
 from pathlib import Path
@@ -14,9 +14,9 @@ AUTO = "auto"
 
 
 def read_folder(root: Path | str, anatomy: str = AUTO) -> list[Volume]:
-    """All volumes of a folder, by patient; labelled frames and unlabelled frames of a 4D cycle alike.
+    """All volumes of a folder, by patient: labelled frames as well as unlabelled frames of a 4D cycle.
 
-    Refuses a folder with a problem that file names and headers show; voxels are read only when slices are made.
+    Raises if file names or headers show a problem. Voxels are read only when slices are made.
     """
     scan = scan_folder(root, anatomy)
     if scan.problems:
@@ -27,7 +27,7 @@ def read_folder(root: Path | str, anatomy: str = AUTO) -> list[Volume]:
 
 
 def scan_folder(root: Path | str, anatomy: str = AUTO) -> Scan:
-    """Volumes and problems of a folder. Only a folder that holds nothing to judge is an error."""
+    """Volumes and problems of a folder. Raises only if the folder contains no images at all."""
     root = Path(root)
     problems: list[str] = []
     found, tree = _look(root, anatomy, problems)
@@ -37,7 +37,7 @@ def scan_folder(root: Path | str, anatomy: str = AUTO) -> Scan:
 
 
 def folder_anatomy(root: Path | str, anatomy: str = AUTO) -> Anatomy:
-    """What a folder holds, by file names alone."""
+    """The anatomy of a folder, judged by file names only."""
     found, _ = _look(Path(root), anatomy, [])
     return found if found.structures else anatomy_of(Path(root))
 
@@ -48,7 +48,7 @@ def _look(root: Path, anatomy: str, problems: list[str]) -> tuple[Anatomy, Tree]
     _check_is_folder(root)
     tree = walk(root, problems)
     if not any(nifti_files(files) for files in tree.values()):
-        raise DataError(problems[0] if problems else f"{root}: holds no NIfTI image; give a folder that does")
+        raise DataError(problems[0] if problems else f"{root}: contains no NIfTI image; give a folder of images")
     return recognise(tree) if anatomy == AUTO else ANATOMIES[anatomy], tree
 
 
@@ -60,4 +60,4 @@ def _check_is_folder(root: Path) -> None:
     except OSError as error:
         raise DataError(f"{root}: the folder cannot be read ({error.strerror}); change its permissions") from None
     if not stat.S_ISDIR(mode):
-        raise DataError(f"{root}: is a file where a folder of images is expected; give the folder it lies in")
+        raise DataError(f"{root}: is a file, but a folder of images is expected; give the folder that contains it")

@@ -1,4 +1,4 @@
-"""Whether a label map lies on its image."""
+"""Checks that a label map matches the geometry of its image."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from fclseg.anatomy.orientation import Storage
 from fclseg.errors import DataError
 
 TOLERANCE = 0.5
-"""A label map may be this many voxels off: tools round affines differently."""
+"""Tolerance in voxels, because tools round affines differently."""
 
 
 def fitting_storage(label: Path, header: Header, image: Path, image_header: Header, slice_axis: int) -> Storage:
-    """How the label map stores its axes; refuses one that is not on the image's grid in the body.
+    """How the label map stores its axes. Raises if the label map is not on the image's grid.
 
-    Shape and affine are compared in our order of axes, so the two files need not be stored in the same order. Where one
+    Shape and affine are compared in our axis order, so the two files may store their axes in different orders. If one
     of them has no affine, only shapes can be compared.
     """
     mine, theirs = header.storage(slice_axis), image_header.storage(slice_axis)
@@ -31,7 +31,7 @@ def fitting_storage(label: Path, header: Header, image: Path, image_header: Head
         off_mm = float(np.linalg.norm(difference[:3] @ corners.T, axis=0).max())
         if off_mm > TOLERANCE * min(image_header.spacing):
             raise DataError(
-                f"{label}: by its affine the label map lies up to {off_mm:.1f} mm off its image {image.name}; export "
+                f"{label}: by its affine, the label map is up to {off_mm:.1f} mm off its image {image.name}; export "
                 "it on the image's grid"
             )
     return mine

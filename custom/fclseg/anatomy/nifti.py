@@ -1,6 +1,6 @@
-"""Reading NIfTI files so that every way a file can be broken ends in one sentence that names it.
+"""Reads NIfTI files. Every broken file gives a one-sentence error that names the file.
 
-nibabel is imported when a file is opened: many tasks and commands only need an anatomy's structures.
+nibabel is imported only when a file is opened, because many tasks and commands need only an anatomy's structures.
 """
 
 import gzip
@@ -25,16 +25,16 @@ _DAMAGED = (EOFError, ValueError, TypeError, OverflowError, MemoryError, zlib.er
 
 VOXEL_MM = (0.05, 60.0)
 LARGEST_MM = 2000.0
-"""Beyond these a voxel, or an image, is no picture of a body: the unit of length or the voxel size is wrong."""
+"""Limits in mm for a voxel and for an image of a body. Beyond them, the unit of length or the voxel size is wrong."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """A file's geometry, in the order of its axes."""
+    """A file's geometry, in the file's axis order."""
 
     shape: tuple[int, ...]
     spacing: tuple[float, float, float]  # of the three spatial axes, mm
-    affine: Affine | None  # in mm; None where the header has none
+    affine: Affine | None  # in mm; None if the header has none
 
     def storage(self, slice_axis: int) -> Storage:
         return find_storage(self.affine, self.shape, self.spacing, slice_axis)
@@ -50,7 +50,7 @@ def stem(path: Path) -> str:
 
 
 def read_header(path: Path) -> Header:
-    """Shape, voxel size and affine, without reading voxels; what cannot be the geometry of a body is refused."""
+    """Shape, voxel size and affine, without reading voxels. Raises if this cannot be the geometry of a body."""
     image = _load(path)
     shape = tuple(int(n) for n in image.shape)
     if len(shape) < 3 or min(shape) < 1:
@@ -58,7 +58,7 @@ def read_header(path: Path) -> Header:
     try:
         unit = MM_PER_UNIT[image.header.get_xyzt_units()[0]]
     except KeyError:
-        raise DataError(f"{path}: the header's unit of length is none that NIfTI knows; correct xyzt_units") from None
+        raise DataError(f"{path}: the header's unit of length is unknown to NIfTI; correct xyzt_units") from None
     stored = _stored_pixdim(path, image)
     if not all(np.isfinite(size) and size > 0 for size in stored):
         sizes = ", ".join(f"{size:g}" for size in stored)
@@ -70,7 +70,7 @@ def read_header(path: Path) -> Header:
 
 
 def _stored_pixdim(path: Path, image: "nib.Nifti1Image") -> list[float]:
-    """Voxel sizes as they are in the file: nibabel repairs 0 and negative ones to 1 when it loads."""
+    """The voxel sizes stored in the file, read directly because nibabel replaces 0 and negative values by 1."""
     try:
         with gzip.open(path) if path.name.endswith(".gz") else open(path, "rb") as file:
             raw = type(image.header).from_fileobj(file, check=False)
@@ -86,7 +86,7 @@ def _affine(path: Path, image: "nib.Nifti1Image", pixdim: list[float], unit: flo
     lengths = np.linalg.norm(matrix[:, :3], axis=0)
     if not np.isfinite(matrix).all() or not np.allclose(lengths, pixdim, rtol=0.02):
         raise DataError(
-            f"{path}: the voxel size in the header's affine is not that of its pixdim; export it again with one of them"
+            f"{path}: the header's affine and pixdim have different voxel sizes; export it again with one of them"
         )
     directions = matrix[:, :3] / lengths
     if np.abs(directions.T @ directions - np.eye(3)).max() > 0.05:
@@ -99,13 +99,13 @@ def _check_sizes(path: Path, header: Header) -> None:
     for size, count in zip(header.spacing, header.shape, strict=False):
         if not low <= size <= high or size * count > LARGEST_MM:
             raise DataError(
-                f"{path}: a voxel size of {size:g} mm along {count} voxels is not that of a body; correct the header's "
+                f"{path}: a voxel size of {size:g} mm along {count} voxels cannot be a body; correct the header's "
                 "pixdim or its unit of length"
             )
 
 
 def read_voxels(path: Path) -> np.ndarray:
-    """All voxels, with the header's scaling applied; integers stay integers where the header does not scale."""
+    """All voxels, with the header's scaling applied. Integers stay integers if the header does not scale."""
     image = _load(path)
     if image.get_data_dtype().kind not in "iuf":
         raise DataError(
@@ -116,7 +116,7 @@ def read_voxels(path: Path) -> np.ndarray:
             return np.asanyarray(image.dataobj)
         with gzip.open(path) as stream:
             voxels = np.asanyarray(type(image).from_stream(stream).dataobj)
-            while stream.read(1 << 20):  # only at its very end does gzip compare the checksum
+            while stream.read(1 << 20):  # gzip compares the checksum only at the very end
                 pass
             return voxels
     except _broken() as error:
@@ -127,20 +127,20 @@ def _load(path: Path) -> "nib.Nifti1Image":
     import nibabel as nib
 
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # reading a named pipe would wait for ever
-            raise DataError(f"{path}: is not an ordinary file; copy the image itself there")
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a named pipe would wait forever
+            raise DataError(f"{path}: is not a regular file; copy the image itself there")
         if path.name.endswith(".gz"):
             with open(path, "rb") as file:
                 magic = file.read(2)
             if magic != b"\x1f\x8b":
-                raise DataError(f"{path}: is not a gzip file though its name says so; export it again as .nii.gz")
+                raise DataError(f"{path}: is not a gzip file despite its name; export it again as .nii.gz")
         return nib.load(path)
     except _broken() as error:
         raise _sentence(path, error) from error
 
 
 def _broken() -> tuple[type[Exception], ...]:
-    """Every error that reading a damaged file can end in."""
+    """All errors that reading a damaged file can raise."""
     from nibabel.filebasedimages import ImageFileError
     from nibabel.spatialimages import HeaderDataError, ImageDataError
 
@@ -149,7 +149,7 @@ def _broken() -> tuple[type[Exception], ...]:
 
 def _sentence(path: Path, error: Exception) -> DataError:
     if isinstance(error, PermissionError):
-        return DataError(f"{path}: may not be read by this user; change the file's permissions")
+        return DataError(f"{path}: this user may not read it; change the file's permissions")
     if isinstance(error, FileNotFoundError):
         return DataError(f"{path}: is missing; copy it from the source again")
     return DataError(f"{path}: is truncated or not a NIfTI file; copy or export it again")

@@ -18,11 +18,11 @@ from fclseg.errors import DataError
 
 @dataclass(frozen=True)
 class Volume:
-    """One 3D image: a file of its own, or one time point of a 4D file. Sizes are in our order of axes."""
+    """One 3D image: a separate file, or one time point of a 4D file. Sizes are in our axis order."""
 
     patient: str
     frame: int | None
-    phase: str | None  # "ED" or "ES" where the data set says so
+    phase: str | None  # "ED" or "ES" if the data set says so
     image: Path
     label: Path | None
     spacing: tuple[float, float, float]  # mm, slice axis last
@@ -33,21 +33,21 @@ class Volume:
     label_storage: Storage = AS_IS
 
     def read_label(self) -> np.ndarray:
-        """The label map [X, Y, S] in our order of axes; only for volumes that have one."""
+        """The label map [X, Y, S] in our axis order, for volumes that have one."""
         if self.label is None:
-            raise DataError(f"{self.image}: has no label map; add one beside it")
+            raise DataError(f"{self.image}: has no label map; add one next to it")
         return self.label_storage.inside(read_voxels(self.label))
 
 
 @dataclass
 class Scan:
-    """What a folder holds, judged by names and headers; problems are sentences that name their file."""
+    """The contents of a folder, judged by file names and headers. Problems are sentences that name their file."""
 
     root: Path
     anatomy: Anatomy
     volumes: list[Volume] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    training_only: set[str] = field(default_factory=set)  # problems that do not keep an image from being segmented
+    training_only: set[str] = field(default_factory=set)  # problems that do not prevent segmentation
 
     def problem(self, path: Path, sentence: str, *, training_only: bool = False) -> None:
         self.problems.append(f"{path}: {sentence}")
@@ -55,7 +55,7 @@ class Scan:
             self.training_only.add(self.problems[-1])
 
     def header(self, path: Path) -> Header | None:
-        """The file's header, or None with a problem noted."""
+        """The file's header, or None after recording the problem."""
         try:
             return read_header(path)
         except DataError as error:
@@ -63,17 +63,17 @@ class Scan:
             return None
 
     def is_cine(self, path: Path) -> bool:
-        """Whether a file holds a time axis; a file that cannot be read does not."""
+        """Whether a file has a time axis; False for a file that cannot be read."""
         try:
             return len(read_header(path).shape) == 4
         except DataError:
             return False
 
     def add(self, patient: str, image: Path, label: Path | None, **fields: object) -> None:
-        """Add a 3D image, with its label map if that fits; whatever does not is noted."""
+        """Add a 3D image, with its label map if that matches. Mismatches are recorded as problems."""
         header, label_header = self.header(image), self.header(label) if label else None
         if header is not None and len(header.shape) != 3:
-            self.problem(image, f"is {len(header.shape)}D where a 3D volume is expected; split it into its time points")
+            self.problem(image, f"is {len(header.shape)}D, but a 3D volume is expected; split it into its time points")
             header = None
         if header is None:
             return
@@ -93,12 +93,12 @@ class Scan:
         if header is None:
             return
         if len(header.shape) != 4:
-            self.problem(
-                image, f"is {len(header.shape)}D where the 4D cycle is expected; rename it or export the cycle"
-            )
+            self.problem(image, f"is {len(header.shape)}D, but the 4D cycle is expected; rename it or export the cycle")
             return
         for frame in sorted(frame for frame in phases if frame > header.shape[3] and frame not in skip):
-            self.problem(image, f"has {header.shape[3]} frames, but {phases[frame]} is said to be {frame}; correct one")
+            self.problem(
+                image, f"has {header.shape[3]} frames, but {phases[frame]} is given as frame {frame}; correct one"
+            )
         storage = header.storage(self.anatomy.slice_axis)
         for index in range(header.shape[3]):
             if index + 1 not in skip:
@@ -111,9 +111,9 @@ class Scan:
 
 
 def read_images(volumes: Iterable[Volume]) -> Iterator[tuple[Volume, np.ndarray]]:
-    """Each volume with its voxels [X, Y, S] in our order of axes.
+    """Each volume with its voxels [X, Y, S] in our axis order.
 
-    A 4D file is decompressed once for the frames that follow each other.
+    A 4D file is decompressed once for consecutive frames.
     """
     for path, group in groupby(volumes, key=lambda volume: volume.image):
         voxels = read_voxels(path)
@@ -122,7 +122,7 @@ def read_images(volumes: Iterable[Volume]) -> Iterator[tuple[Volume, np.ndarray]
 
 
 def walk(root: Path, problems: list[str]) -> Tree:
-    """The visible files of every visible folder below ``root``; folders that cannot be read or are empty are noted."""
+    """The visible files of every visible folder below ``root``. Unreadable and empty folders count as problems."""
 
     def unreadable(error: OSError) -> None:
         problems.append(f"{error.filename}: the folder cannot be read ({error.strerror}); change its permissions")
@@ -130,7 +130,7 @@ def walk(root: Path, problems: list[str]) -> Tree:
     tree: dict[Path, list[Path]] = {}
     visited: set[str] = set()
     for folder, folders, names in os.walk(root, onerror=unreadable, followlinks=True):
-        if os.path.realpath(folder) in visited:  # a link that leads back up would never end
+        if os.path.realpath(folder) in visited:  # following a link to a parent folder would never end
             folders.clear()
             continue
         visited.add(os.path.realpath(folder))
@@ -147,5 +147,5 @@ def nifti_files(files: list[Path]) -> list[Path]:
 
 
 def site_of(folder: Path, root: Path) -> str | None:
-    """The name of a ``site-...`` folder between ``root`` and ``folder``, where data are stored by site."""
+    """The name of a ``site-...`` folder between ``root`` and ``folder``, if the data are stored by site."""
     return next((part for part in folder.relative_to(root).parts if part.startswith("site-")), None)

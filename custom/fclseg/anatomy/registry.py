@@ -36,12 +36,12 @@ def get_anatomy(reference: str | Mapping[str, Any]) -> Anatomy:
 
 
 def reference(anatomy: Anatomy) -> str | dict[str, Any]:
-    """How a file names an anatomy, so that ``get_anatomy`` finds it again."""
+    """How an anatomy is written to a file, so that ``get_anatomy`` can find it again."""
     return anatomy.name if ANATOMIES.get(anatomy.name) == anatomy else plain.to_labels(anatomy)
 
 
 def recognise(tree: Tree) -> Anatomy:
-    """Recognise the anatomy by file names; a folder that no other family recognises is a plain one."""
+    """Recognise the anatomy by file names. A folder that no other family recognises is a plain folder."""
     for anatomy in ANATOMIES.values():
         if anatomy.name != plain.NAME and anatomy.recognises(tree):
             return anatomy

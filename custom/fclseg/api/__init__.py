@@ -1,4 +1,4 @@
-"""The package for notebooks and scripts: pre-train on a folder, fine-tune, segment."""
+"""The Python API for notebooks and scripts: pre-train on a folder, fine-tune, segment."""
 
 from fclseg.api.finetuning import Finetuned, finetune, segment
 from fclseg.api.pretraining import Pretrained, pretrain

@@ -42,14 +42,17 @@ def finetune(
     seed: int = 0,
     encoder: EncoderFactory | None = None,
 ) -> Finetuned:
-    """Fine-tune on a folder's labelled patients, from the encoder file ``pretrained`` or from random weights.
+    """Fine-tune on a folder's labelled patients, starting from the encoder file ``pretrained`` or random weights.
 
-    A quarter of the labelled patients is held out and scored, unless patients are named; of the others ``labels`` are
-    used (all by default). ``encoder`` makes the encoder that was pre-trained, where it is not the paper's.
+    A quarter of the labelled patients is held out and scored, unless you name the patients. ``labels`` of the others
+    are used for training (all by default). ``encoder`` makes the encoder that was pre-trained, if it is not the
+    paper's.
     """
     chosen = get_preset(preset) if isinstance(preset, str) else preset
     found = folder_anatomy(data)
-    anatomy = found if found.structures else ANATOMIES[DEFAULT]  # as for the bundle, plain labels are the default's
+    anatomy = (
+        found if found.structures else ANATOMIES[DEFAULT]
+    )  # a plain folder without labels.json has the default labels, as in the bundle
     overrides: dict[str, Any] = {"settings": chosen, "labels": labels}
     if encoder is not None:
         overrides["network_def"] = FreezableUNet(chosen.networks.channels, anatomy.classes, seed, encoder)
@@ -70,6 +73,6 @@ def finetune(
 def segment(
     model: Path | str, images: Path | str, out: Path | str, *, encoder: EncoderFactory = Encoder
 ) -> list[PatientResult]:
-    """Segment a NIfTI file or a folder; label maps, pictures and tables go to ``out``. One result per patient."""
+    """Segment a NIfTI file or a folder. Writes label maps, pictures and tables to ``out``; one result per patient."""
     segmenter = Segmenter(load_model(model, encoder=encoder), choose_device())
     return Inference(segmenter, find_cases(str(images), output_dir=str(out)), out).run()

@@ -1,7 +1,7 @@
 """All sites of a federation in one process, one after the other: Algorithm 1 without NVFlare.
 
-The same components cross, are averaged and are predicted as in a run over NVFlare, from the same exchange plan, so that
-both end with the same encoder, bit for bit. Every site takes part in every round.
+The same components are exchanged, averaged and predicted as in a run with NVFlare, from the same exchange plan. Both
+therefore end with the same encoder, bit for bit. Every site takes part in every round.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from fclseg.methods.training import RoundResult, cosine_lr, make_optimizer, trai
 
 @dataclass
 class LocalSite:
-    """What a site keeps from round to round."""
+    """What a site keeps between rounds."""
 
     name: str
     method: Method
@@ -34,10 +34,10 @@ class LocalSite:
 
 
 class LocalFederation:
-    """The server's side: global components, and the sites that train on them."""
+    """The server side: global components, and the sites that train on them."""
 
     def __init__(self, row: Row, sites: list[LocalSite], seed: int):
-        """All sites start with the same weights, so those of the first are the global ones."""
+        """All sites start with the same weights, so the weights of the first site are the global ones."""
         self.row, self.sites, self.seed = row, sites, seed
         self.settings, first = sites[0].method.preset.pretraining, sites[0].method
         self.means: dict[str, Arrays] = {
@@ -83,7 +83,7 @@ class LocalFederation:
         return self.predictor.predict(distances, None if first else list(distances))
 
     def _receive(self, site: LocalSite, target_distance: float | None) -> None:
-        """What comes down to a site, and its predicted target network."""
+        """The components that come down to a site, and its predicted target network."""
         down = {flow.component for flow in self._flows(MEAN) if flow.down == ALWAYS}
         arrays = {name: self.means[name] for name in self.means if name in down}
         if target_distance is not None:
@@ -107,7 +107,7 @@ class LocalFederation:
         )
 
     def finish(self) -> dict[str, Method]:
-        """The trained methods: under "" the one with the global encoder, or one per site where each keeps its own."""
+        """The trained methods: under "" the one with the global encoder, or one per site if each keeps its own."""
         if not self.row.shares_online:
             return {site.name: site.method for site in self.sites}
         method = self.sites[0].method

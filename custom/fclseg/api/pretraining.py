@@ -1,4 +1,4 @@
-"""Pre-training from Python, in this process or over NVFlare, with the same result."""
+"""Pre-training from Python, in this process or with NVFlare, with the same result."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ ENCODER = "encoder.safetensors"
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What a pre-training leaves: encoder files by site, "" for the one that all share, and the loss of each round."""
+    """The result of a pre-training: encoder files by site ("" for the shared one), and the loss of each round."""
 
     encoders: dict[str, Path]
     losses: list[float]
@@ -57,14 +57,14 @@ def pretrain(
     encoder: EncoderFactory | None = None,
     threads: int = 1,
 ) -> Pretrained:
-    """Pre-train the method of ``job`` on a folder whose patients are split across sites; results go to ``out``.
+    """Pre-train the method of ``job`` on a folder whose patients are split across sites. Results go to ``out``.
 
     Args:
         job: a row of the exchange plan, for example "fclopt_dp".
-        sites: number of sites to split the patients across, unless ``splits`` names a file of "fclseg data split".
-        nvflare: run over NVFlare with one process per site. The encoder is the same, bit for bit.
-        encoder: makes another encoder than the paper's (``networks/interface.py``); in this process only.
-        threads: of torch. The sites of a simulation use one; more are faster and change the last bits.
+        sites: number of sites to split the patients across, unless ``splits`` is a file of "fclseg data split".
+        nvflare: run with NVFlare, one process per site. The encoder is the same, bit for bit.
+        encoder: makes a different encoder than the paper's (``networks/interface.py``); not with ``nvflare``.
+        threads: number of torch threads. Sites of a simulation use one; more are faster and change the last bits.
     """
     row, chosen, folder = get_row(job), get_preset(preset) if isinstance(preset, str) else preset, Path(out).absolute()
     if method_class(row).wants_labels:
@@ -72,7 +72,7 @@ def pretrain(
     volumes = read_folder(data)
     split = Splits.load(splits) if splits else _split(volumes, sites, seed)
     if nvflare and encoder is not None:
-        raise FCLSegError("NVFlare's processes build the paper's encoder: leave out 'encoder' or 'nvflare'")
+        raise FCLSegError("NVFlare's processes can only build the paper's encoder: leave out 'encoder' or 'nvflare'")
     if nvflare:
         split.save(folder.with_name(f"{folder.name}.{SPLITS}"))
         return _over_nvflare(row, Path(data).absolute(), folder, volumes, chosen, seed)
@@ -94,7 +94,7 @@ def _in_this_process(
     encoder: EncoderFactory | None,
 ) -> Pretrained:
     if (folder / "config.json").exists():
-        raise FCLSegError(f"{folder} belongs to a run over NVFlare: choose another folder")
+        raise FCLSegError(f"{folder} belongs to a run with NVFlare: choose another folder")
     parties = []
     for name, patients in split.sites.items():
         method = _start(build_method(row, preset, seed, volumes[0].anatomy, encoder), row, volumes[0].anatomy)
@@ -134,7 +134,7 @@ def _sampler(volumes: list[Volume], patients: list[str], method: Method) -> Slic
 
 
 def _over_nvflare(row: Row, data: Path, folder: Path, volumes: list[Volume], preset: Preset, seed: int) -> Pretrained:
-    from fclseg.study.cells import Dataset  # NVFlare is imported here and not by those who do without it
+    from fclseg.study.cells import Dataset  # NVFlare is imported only if it is used
     from fclseg.study.federated import run_job
 
     splits = folder.with_name(f"{folder.name}.{SPLITS}")

@@ -20,13 +20,13 @@ from fclseg.presets import Preset
 class Ranges:
     """How much a view may differ from its image; every sample draws its own values uniformly from these ranges."""
 
-    area: tuple[float, float]  # share of the image's area that the crop keeps
+    area: tuple[float, float]  # fraction of the image's area that the crop keeps
     aspect: float  # width and height of the crop differ by a factor of up to this
     rotation: float  # degrees to either side
     flip: float  # probability of a left/right mirror image
     gamma: float  # exponent between 1 / gamma and gamma
     contrast: float  # factor around the image's mean: 1 - contrast ... 1 + contrast
-    brightness: float  # shift to either side, as a share of the intensity range
+    brightness: float  # shift to either side, as a fraction of the intensity range
     noise: float  # largest standard deviation of the added noise
     blur: float  # largest variance of the blur along each axis, in pixels squared (at most 2/3)
 
@@ -37,7 +37,7 @@ RANGES = Ranges(
 """Used for views in pre-training and for labelled images in fine-tuning.
 
 Intensity changes are strong: otherwise a network with one labelled patient learns that patient's grey values, and
-encoders pre-trained with mild changes were no better a start than random weights. Crops are weak: below about 0.6 of
+encoders pre-trained with mild changes were no better than random weights. Crops are weak: below about 0.6 of
 the image, two views often show different organs, which stalls BYOL and makes MoCo collapse. There are no flips: the
 data contain no heart with its right ventricle on the other side, and left and right tell the two ventricles apart.
 """
@@ -150,7 +150,7 @@ def _resample(planes: torch.Tensor, grid: torch.Tensor, mode: str) -> torch.Tens
 
 
 def _random_intensity(images: torch.Tensor, ranges: Ranges, generator: torch.Generator) -> torch.Tensor:
-    """Blur, gamma, contrast, brightness and noise, each sample with its own strength; the result stays in [0, 1]."""
+    """Blur, gamma, contrast, brightness and noise, with a separate strength per sample. The result stays in [0, 1]."""
     u = _uniform(len(images), 5, generator, images.device)[:, :, None, None, None].to(images.dtype)
     noise = torch.randn(images.shape, generator=generator, device=generator.device).to(images)
     images = _blur(images, ranges.blur * u[0])

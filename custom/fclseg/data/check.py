@@ -1,4 +1,4 @@
-"""Read a whole folder as training would, and name everything that is wrong with it."""
+"""Reads a whole folder like training does, and lists everything that is wrong with it."""
 
 import hashlib
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ class FolderReport:
 
 
 def check_folder(root: Path | str, anatomy: str = AUTO, splits: Path | None = None) -> FolderReport:
-    """Names, headers and every voxel of a folder; with ``splits`` also whether that file fits the folder."""
+    """Check names, headers and every voxel of a folder. With ``splits``, also check that the splits file fits."""
     scan = scan_folder(root, anatomy)
     check = _VoxelCheck(scan.problems)
     files = [list(group) for _, group in groupby(scan.volumes, key=lambda volume: volume.image)]
@@ -60,7 +60,7 @@ def check_folder(root: Path | str, anatomy: str = AUTO, splits: Path | None = No
 
 
 def _warnings(volumes: Iterable[Volume]) -> list[str]:
-    """What is worth knowing about how files are stored; reading them brings all to one orientation."""
+    """Remarks on how files are stored. All files are converted to one orientation when they are read."""
     codes: dict[str, list[Volume]] = {}
     remarks: dict[str, list[Volume]] = {}
     for volume in volumes:
@@ -70,7 +70,7 @@ def _warnings(volumes: Iterable[Volume]) -> list[str]:
     found = [f"{remark}: {len(where)} volumes, first {where[0].image}" for remark, where in remarks.items()]
     if len(codes) > 1:
         counts = ", ".join(f"{len(where)} {code}" for code, where in sorted(codes.items()))
-        found.append(f"axes are stored in different directions ({counts}); all are brought to one when they are read")
+        found.append(f"axes are stored in different directions ({counts}); all are converted to one when they are read")
     return found
 
 
@@ -81,7 +81,7 @@ class _VoxelCheck:
         self._seen: dict[bytes, Volume] = {}
 
     def read(self, volumes: list[Volume]) -> None:
-        """Check the volumes of one file; a file that cannot be read is one problem, however many frames it has."""
+        """Check the volumes of one file. An unreadable file is one problem, regardless of its number of frames."""
         try:
             for volume, voxels in read_images(volumes):
                 self.grids[volume] = voxels.shape
@@ -101,10 +101,10 @@ class _VoxelCheck:
 
     def _check_label(self, volume: Volume) -> None:
         label = volume.read_label()
-        check_label(label, label.shape, volume)  # the scan of the headers has compared shapes already
+        check_label(label, label.shape, volume)  # shapes have already been compared when headers were scanned
 
     def _check_copy(self, voxels: np.ndarray, volume: Volume) -> None:
-        """The same image under two names would be in training and validation at once."""
+        """Report the same image under two names: it could be in training and validation at once."""
         digest = hashlib.blake2b(np.ascontiguousarray(voxels).tobytes(), digest_size=16).digest()
         first = self._seen.setdefault(digest, volume)
         if first.patient != volume.patient:

@@ -1,7 +1,7 @@
 """Complete phantom data sets on disk, in the layouts of the ACDC and HVSMR challenges.
 
-Everything follows from the seed: patient ``i`` is the same whichever other patients are written with it, and scanner
-``k`` the same whichever patients it images.
+Everything is determined by the seed: patient ``i`` does not depend on the other patients in the data set, and scanner
+``k`` does not depend on the patients it images.
 """
 
 import shutil
@@ -23,7 +23,7 @@ FRAMES = 10
 """Frames of the written heart cycle."""
 
 BREATH_HOLD = 0.8
-"""Standard deviation (mm) by which slices are misaligned when each is taken in a breath-hold of its own."""
+"""Standard deviation (mm) of the slice misalignment, because each slice is acquired in its own breath-hold."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ def write_phantom(
 ) -> list[Path]:
     """Write a data set into the folder ``out`` and return one path per patient (ACDC folder or HVSMR image).
 
-    Patients are dealt to ``sites`` scanners in turn (see ``scanner_of``). ``frames`` is the length of the heart cycle
-    in ACDC's layout; HVSMR's holds one phase. The folder appears complete or not at all.
+    Patients are assigned to ``sites`` scanners in turn (see ``scanner_of``). ``frames`` is the length of the heart
+    cycle in ACDC's layout; HVSMR has only one phase. The folder appears complete or not at all.
     """
     out = Path(out)
     if anatomy not in WRITERS:
-        raise DataError(f"there is no phantom of anatomy '{anatomy}': choose one of {', '.join(WRITERS)}")
+        raise DataError(f"there is no phantom for anatomy '{anatomy}': choose one of {', '.join(WRITERS)}")
     if patients < 1 or sites < 1 or frames < 2:
         raise DataError(
             f"a phantom needs at least 1 patient, 1 site and 2 frames, not {patients}, {sites} and {frames}"
@@ -65,7 +65,7 @@ def scanner_of(patient: int, sites: int) -> int:
 
 
 def phantom_sites(patients: int, sites: int) -> dict[str, list[str]]:
-    """Site name -> ACDC patient names, one scanner a site: the split in which sites really differ."""
+    """Site name -> ACDC patient names, one scanner per site: the split in which sites really differ."""
     return {
         f"site-{k + 1}": [f"patient{i:03d}" for i in range(1, patients + 1) if scanner_of(i, sites) == k]
         for k in range(sites)
@@ -83,7 +83,7 @@ def draw_scanner(seed: int, site: int) -> Scanner:
 def scan(
     heart: Heart, scanner: Scanner, rng: np.random.Generator, frames: int, heights: np.ndarray, breath: float = 0.0
 ) -> Acquisition:
-    """Image a heart in slices at ``heights`` (mm above the apex, first slice first) that ``breath`` (mm) misaligns."""
+    """Image a heart in slices at ``heights`` (mm above the apex, in slice order), misaligned by ``breath`` (mm)."""
     x, y = scanner.grid()
     tissue = Contrast(*(signal * rng.uniform(0.75, 1.25) for signal in astuple(scanner.contrast)))
     plane = Plane(x, y, heights.astype(np.float32), scanner.pixel, tissue)
@@ -119,7 +119,7 @@ def _write_atomically(out: Path, writer: Callable, patients: int, seed: int, sit
 
 def _write_acdc(root: Path, patient: int, seed: int, scanner: Scanner, frames: int) -> Path:
     heart, rng = draw_heart(seed, patient), _rng(seed, "scan", patient)
-    # From about the mitral valve downwards, as the operator placed the stack; the last slice is near the apex.
+    # The stack starts near the mitral valve and ends near the apex, as an operator would place it.
     first = heart.length + rng.uniform(-1.8, 0.5) * scanner.slice_spacing
     last = rng.uniform(-1.6, 1.5) * heart.wall
     heights = np.arange(first, last, -scanner.slice_spacing)
@@ -147,7 +147,7 @@ def _write_acdc(root: Path, patient: int, seed: int, scanner: Scanner, frames: i
 
 
 def _write_hvsmr(root: Path, patient: int, seed: int, scanner: Scanner, frames: int) -> Path:
-    """One resting phase of a nearly isotropic scan that is cropped to the heart."""
+    """One resting phase of a nearly isotropic scan, cropped to the heart."""
     heart, rng = draw_heart(seed, patient), _rng(seed, "scan", patient)
     spacing = round(scanner.pixel * 0.9, 3)
     rows, columns = (round(n * 0.6) for n in scanner.matrix)

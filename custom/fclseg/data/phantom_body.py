@@ -1,6 +1,6 @@
-"""What surrounds the heart in a short-axis image: chest wall, lungs, liver, stomach, great vessels.
+"""The surroundings of the heart in a short-axis image: chest wall, lungs, liver, stomach, great vessels.
 
-Tissues are painted one over the other with soft edges, which is the partial volume of a real pixel.
+Tissues are painted over each other with soft edges, which imitate the partial volume effect of real pixels.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Plane:
-    """Where the pixels are (mm, [X, Y]), where the slices are (mm above the apex, [Z]) and what is seen there."""
+    """Positions of the pixels (mm, [X, Y]) and of the slices (mm above the apex, [Z]), and the signal there."""
 
     x: np.ndarray
     y: np.ndarray
@@ -45,7 +45,7 @@ class Plane:
         return (np.hypot((dx * cos + dy * sin) / a, (dy * cos - dx * sin) / b) - 1) * np.sqrt(a * b)
 
     def texture(self, rng: np.random.Generator, sigma: float) -> np.ndarray:
-        """Noise [Z, X, Y] of unit standard deviation that is smooth over ``sigma`` pixels, as far in all directions."""
+        """Noise [Z, X, Y] of unit standard deviation, smoothed over ``sigma`` pixels in all directions."""
         noise = rng.standard_normal(self.shape, dtype=np.float32)
         across = sigma * self.pixel / abs(self.heights[0] - self.heights[1])
         noise = gaussian_filter(noise, sigma=(max(across, 0.5), sigma, sigma), mode="wrap")
@@ -59,7 +59,7 @@ def paint(canvas: np.ndarray, distance: np.ndarray, value: np.ndarray | float, e
 
 
 def thorax(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.ndarray:
-    """Everything but the heart [Z, X, Y]: skin, fat, muscle and ribs around lung, abdomen and pericardial fat."""
+    """Everything except the heart [Z, X, Y]: skin, fat, muscle and ribs around lung, abdomen and pericardial fat."""
     tissue = plane.tissue
     fine, coarse, slow = (plane.texture(rng, sigma) for sigma in (1.2, 5, 14))
     canvas = np.full(plane.shape, 0.01, dtype=np.float32)
@@ -84,7 +84,7 @@ def thorax(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.ndarray:
 
 
 def _clutter(rng, canvas, plane: Plane, inside, fine) -> None:
-    """Patches of any size and signal where the lung would be: real stacks cut through more than a model can name."""
+    """Patches of random size and signal in the lung, because real stacks show more than a model can contain."""
     for _ in range(rng.integers(2, 7)):
         size = rng.uniform(4, 16)
         patch = size * plane.pixel * (rng.uniform(0.3, 1.8) - plane.texture(rng, size))
@@ -93,7 +93,7 @@ def _clutter(rng, canvas, plane: Plane, inside, fine) -> None:
 
 
 def _abdomen(rng, canvas, plane: Plane, heart: Heart, inside, fine, coarse) -> None:
-    """Liver under the diaphragm, rising towards the apex, with stomach, bowel and vessels that look like anything."""
+    """Liver under the diaphragm, rising towards the apex, with stomach, bowel and vessels of random appearance."""
     tissue, (hx, hy) = plane.tissue, heart.centre
     level = (plane.heights / heart.length - 0.5)[:, None, None]
     dome = hy + heart.radius + heart.wall + rng.uniform(-10, 8)
@@ -128,8 +128,8 @@ def _pericardium(rng, canvas, plane: Plane, heart: Heart, coarse) -> None:
 def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, heart: Heart, pulse: Beat) -> None:
     """The ventricles over the thorax, in place on [T, Z, X, Y].
 
-    Blood is not uniform: trabeculae roughen its border and flow varies its signal. Above its valves a ventricle gives
-    way to atrium and great vessels, which look like it and are not labelled.
+    Blood is not uniform: trabeculae roughen its border and flow varies its signal. Above its valves, a ventricle is
+    replaced by atrium and great vessels, which look similar and are not labelled.
     """
     fine, coarse = (plane.texture(rng, sigma) for sigma in (1.1, 4))
     tissue, edge = plane.tissue, np.hypot(plane.pixel, pulse.edge)
@@ -148,7 +148,7 @@ def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, hear
 
 
 def _great_vessels(rng, plane: Plane, heart: Heart) -> np.ndarray:
-    """Signed distance [Z, X, Y] to aorta, pulmonary trunk and right atrium, beside the LV on the side of the RV."""
+    """Signed distance [Z, X, Y] to aorta, pulmonary trunk and right atrium, next to the LV on the side of the RV."""
     nearest = np.full(plane.shape, 1e3, dtype=np.float32)
     x, y = heart.centres(plane.heights).T[:, :, None, None]
     outer = heart.radius + heart.wall

@@ -1,7 +1,7 @@
 """The beating heart of the phantom: one patient's two ventricles as signed distances and labels.
 
-Lengths are in millimetres, heights are measured along the long axis from the endocardial apex to the base. The cavity
-is a half ellipsoid that shortens and narrows in systole; the wall keeps its volume, so it thickens.
+Lengths are in millimetres. Heights are measured along the long axis from the endocardial apex to the base. The cavity
+is a half ellipsoid that shortens and narrows in systole. The wall keeps its volume and therefore thickens.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Heart:
     radius: float  # of the LV cavity at the base
     wall: float
     length: float  # of the LV cavity
-    shortening: float  # share of the length lost at end-systole
+    shortening: float  # fraction of the length lost at end-systole
     centre: tuple[float, float]  # of the LV in the image plane
     tilt: tuple[float, float]  # drift of the centre per mm along the long axis
     rv_angle: float  # direction from the LV to the RV, radians
@@ -40,9 +40,9 @@ class Heart:
     rv_base: float  # height of the RV's valves relative to the mitral valve
     bullet: float  # 2 is an ellipsoid; more is fuller towards the apex
     shape: tuple[tuple[float, float], ...]  # amplitude and phase of the 2nd, 3rd and 4th harmonic of the LV outline
-    twist: float  # turn of that outline in radians from apex to base
+    twist: float  # rotation of that outline from apex to base, in radians
     rv_shape: tuple[tuple[float, float], ...]
-    apex_wall: float  # share of its thickness that the wall keeps at the apex
+    apex_wall: float  # fraction of its thickness that the wall keeps at the apex
     unevenness: tuple[float, float]  # amplitude and direction: where the LV wall is thickest
     papillary: tuple[tuple[float, float, float], ...]  # angle, radius relative to the cavity's, size
 
@@ -88,12 +88,12 @@ class Beat:
     wall: np.ndarray  # inside the epicardium
     rv: np.ndarray  # inside the RV's endocardium and outside the LV
     papillary: np.ndarray
-    has_lv: np.ndarray  # [T, Z, 1, 1]: the slice lies below the mitral valve
-    has_rv: np.ndarray  # [T, Z, 1, 1]: the slice lies below the valves of the RV
+    has_lv: np.ndarray  # [T, Z, 1, 1]: the slice is below the mitral valve
+    has_rv: np.ndarray  # [T, Z, 1, 1]: the slice is below the valves of the RV
     edge: np.ndarray  # [T, Z, 1, 1]: blur of the outlines by a thick slice through a slanted wall
 
     def labels(self) -> np.ndarray:
-        """Papillary muscles count as cavity, as in ACDC; above its valves nothing of a ventricle is labelled."""
+        """Papillary muscles count as cavity, as in ACDC. Above its valves, no part of a ventricle is labelled."""
         labels = np.where((self.rv < 0) & self.has_rv, RV, 0).astype(np.uint8)
         labels[(self.wall < 0) & self.has_lv] = MYO
         labels[(self.cavity < 0) & self.has_lv] = LV
@@ -152,11 +152,11 @@ def half_ellipse(height: np.ndarray, apex: float, base: float, power: float = 2.
 def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.ndarray, ...]:
     """Inner and outer LV radius [T, Z, 1, 1], relative height of the tissue seen [T, Z], edge width [T, Z, 1, 1].
 
-    The cavity is scaled so that the sum over the slices, which is what voxel counting sees, follows the volume curve
-    exactly: the ejection fraction of the labels is the one drawn.
+    The cavity is scaled so that the sum over the slices (as in voxel counting) follows the volume curve exactly. The
+    ejection fraction of the labels is therefore the one that was drawn.
     """
     stretch = 1 / (1 - heart.shortening * curve[:, None])
-    tissue = heights[None] * stretch  # end-diastolic height of what lies in the slice now
+    tissue = heights[None] * stretch  # end-diastolic height of the tissue that is now in the slice
     inner = heart.radius * half_ellipse(tissue, 0, heart.length, heart.bullet)
     shape = half_ellipse(tissue, -heart.apex_wall * heart.wall, heart.length, heart.bullet)
     taper = heart.apex_wall + (1 - heart.apex_wall) * np.sqrt(np.clip(tissue / heart.length, 0, 1))
@@ -172,7 +172,7 @@ def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.nda
 
 
 def _rv_distance(heart: Heart, dx, dy, outer: np.ndarray, ratio: np.ndarray, curve: np.ndarray) -> np.ndarray:
-    """Distance to the ellipse from which the LV cuts the crescent; it contracts mostly towards the septum."""
+    """Distance to the ellipse that the LV cuts to a crescent. It contracts mostly towards the septum."""
     size = np.clip((ratio - 0.05) / 0.95, 0, 1)[:, :, None, None].astype(np.float32) ** 0.55
     squeeze = np.float32(1 - 0.55 * heart.ejection_fraction * curve[:, None, None, None])
     reach = heart.rv_reach * size * squeeze

@@ -1,4 +1,4 @@
-"""Scanners that differ: the reason why sites are not identically distributed."""
+"""Scanners that differ, which makes the data of the sites not identically distributed."""
 
 from dataclasses import dataclass
 
@@ -15,14 +15,14 @@ class Scanner:
     matrix: tuple[int, int]
     pixel: float  # mm
     slice_spacing: float  # mm
-    rotation: float  # radians: how the operator turns the field of view
+    rotation: float  # radians: rotation of the field of view
     contrast: Contrast
-    gain: float  # stored value of full scale
+    gain: float  # stored value at full scale
     gamma: float
     noise: float  # standard deviation relative to full scale
     blur: float  # pixels
-    bias: float  # strength of the coil's fall-off
-    coil: tuple[float, float]  # its position in units of half the field of view
+    bias: float  # strength of the coil shading
+    coil: tuple[float, float]  # the coil's position in units of half the field of view
 
     @classmethod
     def draw(cls, rng: np.random.Generator) -> "Scanner":
@@ -57,7 +57,7 @@ class Scanner:
 
 
 def acquire(rng: np.random.Generator, scene: np.ndarray, scanner: Scanner) -> np.ndarray:
-    """What the scanner makes of the tissue signal [T, Z, X, Y]: coil shading, blur, Rician noise, int16."""
+    """The scanner's image of the tissue signal [T, Z, X, Y]: coil shading, blur, Rician noise, int16."""
     patient_bias = scanner.bias * rng.uniform(0.7, 1.3)
     u, v = (np.linspace(-1, 1, n, dtype=np.float32) for n in scanner.matrix)
     away = np.hypot(u[:, None] - scanner.coil[0], v[None] - scanner.coil[1])

@@ -1,4 +1,4 @@
-"""Phantom patients as slices to train on, made once per machine and kept beside the other slices."""
+"""Phantom patients as slices to train on, made once per machine and kept in the same cache as other slices."""
 
 import hashlib
 from pathlib import Path
@@ -12,17 +12,17 @@ from fclseg.errors import DataError
 from fclseg.presets.settings import ImageSettings
 
 SEED = 5309
-"""Of the patients and scanners that networks are trained on. Demonstrations, studies and tests draw from others."""
+"""Seed of the patients and scanners that networks are trained on. Demos, studies and tests use other seeds."""
 
 FRAMES = 2
 """End-diastole and end-systole: the labelled frames."""
 
 
 def phantom_folder(anatomy: Anatomy, patients: int, seed: int = SEED, cache: Path | None = None) -> Path:
-    """A data set of ``patients`` phantom patients, each on a scanner of its own; written once."""
+    """A data set of ``patients`` phantom patients, each on its own scanner. Written once."""
     if anatomy.name not in phantom.WRITERS:
         known = ", ".join(phantom.WRITERS)
-        raise DataError(f"there is no phantom of '{anatomy.name}': training on phantoms is possible for {known}")
+        raise DataError(f"there is no phantom for '{anatomy.name}': training on phantoms is possible for {known}")
     folder = (cache or default_cache()) / f"phantom-{anatomy.name}-{patients}-{seed}-{_version()}"
     with store_lock(folder):
         if not folder.exists():
@@ -41,7 +41,7 @@ def phantom_slices(
 
 
 def _version() -> str:
-    """Of the phantom's code, so that a cache never holds patients of an earlier phantom."""
+    """A hash of the phantom's code, so that a cache never contains patients of an earlier phantom."""
     modules = (phantom, phantom_body, phantom_heart, phantom_scanner)
     content = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
     return hashlib.sha256(content).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""From a volume's voxels to 2D slices of one size: intensities, in-plane resampling, crop or pad, partitions."""
+"""Turns a volume's voxels into 2D slices of one size: intensities, in-plane resampling, crop or pad, partitions."""
 
 from functools import partial
 
@@ -11,16 +11,16 @@ PERCENTILES = (1, 99)
 LARGEST_RANGE = 1e30
 PADDING_LINES = 8
 UNLABELLED = 255
-"""Every pixel of the stored label map of a volume that has none."""
+"""The value of all pixels in the stored label map of a volume without labels."""
 
 
 def grey_range(voxels: np.ndarray, volume: Volume) -> tuple[float, float]:
-    """Percentiles 1 and 99 of the volume without its padding; refuses an image without usable grey values."""
+    """Percentiles 1 and 99 of the volume without its padding. Raises if the image has no usable grey values."""
     with np.errstate(over="ignore"):
         finite = np.isfinite(voxels.astype(np.float32)).all()  # the precision in which slices are made
     if not finite:
-        raise DataError(f"{_where(volume)}: the image holds NaN or infinite values, or too large ones; export it again")
-    for part in (unpadded(voxels), ...):  # a bright box on black has nothing but padding around it
+        raise DataError(f"{_where(volume)}: the image contains NaN, infinite or too large values; export it again")
+    for part in (unpadded(voxels), ...):  # around a bright box on black there is nothing but padding
         low, high = (float(value) for value in np.percentile(voxels[part], PERCENTILES))
         if low != high:
             break
@@ -29,14 +29,15 @@ def grey_range(voxels: np.ndarray, volume: Volume) -> tuple[float, float]:
             f"{_where(volume)}: the image is constant (percentiles 1 and 99 are equal); export it again or remove it"
         )
     if not high - low < LARGEST_RANGE:
-        raise DataError(f"{_where(volume)}: the grey values span {high - low:g}, which is none; export it again")
+        raise DataError(f"{_where(volume)}: the grey values span only {high - low:g}; export it again")
     return low, high
 
 
 def unpadded(voxels: np.ndarray) -> tuple[slice, slice]:
-    """The in-plane box without the constant borders with which tools make images larger.
+    """The in-plane box without the constant borders that tools add to enlarge images.
 
-    Padding must not change the grey values that a network sees. A few constant lines at the border are the scanner's.
+    Padding must not change the grey values that a network sees. A few constant lines at the border come from the
+    scanner and are kept.
     """
     box = []
     for axis, others in ((0, (1, 2)), (1, (0, 2))):
@@ -48,10 +49,10 @@ def unpadded(voxels: np.ndarray) -> tuple[slice, slice]:
 
 
 def check_label(voxels: np.ndarray, shape: tuple[int, ...], volume: Volume) -> None:
-    """Refuse a label map of another shape than its image or with values that name no structure."""
+    """Refuse a label map whose shape differs from its image or whose values are not structures."""
     if voxels.shape != shape:
         raise DataError(
-            f"{volume.label}: the label map's shape {voxels.shape} is not its image's {shape}; export it again"
+            f"{volume.label}: the label map has shape {voxels.shape}, but its image has {shape}; export it again"
         )
     values = np.unique(voxels)
     structures = volume.anatomy.structures
@@ -59,15 +60,15 @@ def check_label(voxels: np.ndarray, shape: tuple[int, ...], volume: Volume) -> N
     if wrong := [value for value in values.tolist() if value not in classes]:
         allowed = ", ".join(map(str, sorted(classes))) if structures else f"whole numbers from 0 to {UNLABELLED - 1}"
         raise DataError(
-            f"{volume.label}: the label map holds the value {wrong[0]:g}, allowed are {allowed}; correct it"
+            f"{volume.label}: the label map contains the value {wrong[0]:g}, but allowed are {allowed}; correct it"
         )
 
 
 def partitions(slices: int, parts: int) -> np.ndarray:
     """The partition s of each slice: ``parts`` ordered groups whose sizes differ by at most one, larger ones first.
 
-    A volume with fewer slices than parts is spread over the whole range by the slices' relative position, so that its
-    last slice still counts as the heart's last part.
+    A volume with fewer slices than parts is spread over the whole range by relative position, so that its last slice
+    still belongs to the last part of the heart.
     """
     if slices < parts:
         return ((np.arange(slices) + 0.5) * parts / max(slices, 1)).astype(np.uint8)
@@ -78,13 +79,13 @@ def partitions(slices: int, parts: int) -> np.ndarray:
 class Preprocessor:
     """The paper's pre-processing with MONAI's transforms; made once, called for each volume.
 
-    Grey values are scaled to [0, 1] on the volume's percentiles 1 and 99. Then slices are resampled one by one to the
-    in-plane spacing, from the header's voxel sizes alone: the slice axis stays the last axis whatever the affine
-    says, because slices are what a cardiac stack has in common and rotating to world axes would mix them.
+    Grey values are scaled to [0, 1] with the volume's percentiles 1 and 99. Then slices are resampled one by one to the
+    in-plane spacing, using only the header's voxel sizes. The slice axis stays last regardless of the affine: slices
+    are what cardiac stacks have in common, and rotating to world axes would mix them.
     """
 
     def __init__(self, image_size: int, spacing: float):
-        # Here and not on top: importing MONAI takes seconds, and opening a finished slice store needs none of it.
+        # Imported here because MONAI takes seconds to import, and opening a finished slice store does not need it.
         from monai.transforms import ResizeWithPadOrCrop, ScaleIntensityRange, Spacing
 
         self.scale_to_unit = partial(ScaleIntensityRange, b_min=0.0, b_max=1.0, clip=True)
@@ -92,8 +93,8 @@ class Preprocessor:
         self.resize = ResizeWithPadOrCrop((image_size, image_size))
 
     def scale(self, voxels: np.ndarray, volume: Volume, box: tuple[slice, ...] = ()) -> np.ndarray:
-        """Grey values in [0, 1], float32, on the grid they came on; scaled on the part ``box`` if one is given."""
-        # ScaleIntensityRangePercentiles gives the same, but its sorting of all voxels is most of the work of a volume.
+        """Grey values in [0, 1], float32, on their original grid; scaled with the percentiles of ``box`` if given."""
+        # ScaleIntensityRangePercentiles gives the same result, but it sorts all voxels, which takes most of the time.
         return np.asarray(self.scale_to_unit(*grey_range(voxels[box], volume))(voxels.astype(np.float32)))
 
     def image(self, voxels: np.ndarray, volume: Volume) -> np.ndarray:
@@ -106,7 +107,7 @@ class Preprocessor:
         return self._slices(voxels.astype(np.float32), volume, "nearest").round().astype(np.uint8)
 
     def _slices(self, voxels: np.ndarray, volume: Volume, mode: str) -> np.ndarray:
-        """Slices are given as the channels of a 2D image: one call, and no interpolation between slices."""
+        """Slices are passed as channels of a 2D image: one call, and no interpolation between slices."""
         import torch
         from monai.data import MetaTensor
 

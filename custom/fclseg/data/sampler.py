@@ -13,10 +13,10 @@ from fclseg.errors import DataError
 @dataclass
 class Batch:
     images: torch.Tensor  # [B, 1, H, W], float32 in [0, 1]
-    partitions: torch.Tensor  # [B], int64: s, the ordered partition of the volume the slice lies in
+    partitions: torch.Tensor  # [B], int64: s, the partition of the volume that contains the slice
     partners: torch.Tensor | None = None  # [B, 1, H, W]: a slice of the same partition s of another volume j
     labels: torch.Tensor | None = None  # [B, H, W], int64
-    rows: np.ndarray | None = None  # [B]: where the slices are in their store
+    rows: np.ndarray | None = None  # [B]: indices of the slices in their store
 
     @property
     def partner_images(self) -> torch.Tensor:

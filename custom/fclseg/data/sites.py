@@ -1,4 +1,4 @@
-"""Which patient is at which site and in which fold: one small JSON file that everything else reads."""
+"""Which patient is at which site and in which fold: one small JSON file that all other code reads."""
 
 import json
 import re
@@ -78,7 +78,7 @@ class Splits:
 
     @classmethod
     def load(cls, path: Path | str) -> "Splits":
-        """Read and check a file that ``save`` wrote (or a person edited)."""
+        """Read and check a file that ``save`` wrote (or somebody edited)."""
         document = read_json(Path(path))
         try:
             if document["format"] != FORMAT:
@@ -113,7 +113,7 @@ class Splits:
         return [patient for patient in self.sites[site] if patient not in held_out]
 
     def candidates(self, site: str, fold: int) -> list[str]:
-        """The labelled patients among them, which are those that other folds hold out."""
+        """The labelled patients among them: those that the other folds hold out."""
         labelled = {patient for others in self._site(site) for patient in others}
         return [patient for patient in self.training(site, fold) if patient in labelled]
 
@@ -121,7 +121,9 @@ class Splits:
         """N = ``labels`` labelled patients of a fold. For one seed, a larger N adds patients and removes none."""
         candidates = self.candidates(site, fold)
         if not 0 < labels <= len(candidates):
-            raise DataError(f"{site} has {len(candidates)} training patients in fold {fold}, so N cannot be {labels}")
+            raise DataError(
+                f"{site} has only {len(candidates)} training patients in fold {fold}, so N cannot be {labels}"
+            )
         return _shuffled(candidates, seed, site, fold, "annotated")[:labels]
 
     def check_patients(self, known: Iterable[str], source: str) -> None:
@@ -140,7 +142,7 @@ class Splits:
 
     def _check(self, source: str) -> None:
         if not self.sites:
-            raise DataError(f"{source}: names no site; make a new one: fclseg data split")
+            raise DataError(f"{source}: contains no site; make a new one: fclseg data split")
         check_unique(self.patients, source)
         _check_occupied(self.sites, f"{source}: ")
         for site, folds in self.held_out.items():

@@ -1,4 +1,4 @@
-"""The slice store: pre-processed slices of many volumes, once on disk, memory-mapped by whoever needs them."""
+"""The slice store: pre-processed slices of many volumes, stored once on disk and memory-mapped."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ class StoredVolume:
     frame: int | None
     phase: str | None
     labelled: bool
-    spacing: tuple[float, float, float]  # of the stored pixels and between slices, mm
+    spacing: tuple[float, float, float]  # pixel size of the stored slices and distance between them, mm
     start: int
     stop: int  # its slices are start:stop
 
@@ -42,7 +42,7 @@ class SliceStore:
     """Slices of all volumes, one after the other, read-only and memory-mapped."""
 
     def __init__(self, folder: Path):
-        """Open a finished store; a damaged one raises ``StoreDamagedError``."""
+        """Open a finished store. Raises ``StoreDamagedError`` if it is damaged."""
         try:
             index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
             if index["fingerprint"] != sampled_digest(folder):
@@ -69,7 +69,7 @@ class SliceStore:
 
     @property
     def patients(self) -> list[str]:
-        """In the order of the volumes."""
+        """All patients, in the order of the volumes."""
         return list(dict.fromkeys(volume.patient for volume in self.volumes))
 
     def select(self, patients: Iterable[str] | None = None, labelled: bool | None = None) -> np.ndarray:
@@ -98,13 +98,13 @@ def open_store(
     cache: Path | str | None = None,
     progress: bool = True,
 ) -> SliceStore:
-    """The store of these volumes at this size (pixels) and in-plane spacing (mm), built if it is not there yet.
+    """The store of these volumes at this size (pixels) and in-plane spacing (mm). It is built if it does not exist.
 
     The store is named after a hash of source files and parameters. Several processes may ask at once: one builds, the
     others wait for it. A store that was damaged on disk is built again.
     """
     if not volumes:
-        raise DataError("there is no volume to make slices of; check the data folder and the patients of the split")
+        raise DataError("there are no volumes to make slices from; check the data folder and the patients of the split")
     if len({volume.anatomy for volume in volumes}) > 1:
         raise DataError("volumes of different anatomies cannot share a slice store; open one store per data folder")
     folder = Path(cache or default_cache()) / store_key(volumes, image_size, spacing)
@@ -119,7 +119,7 @@ def open_store(
 
 
 def _build(draft: Path, volumes: Sequence[Volume], image_size: int, spacing: float, progress: bool) -> None:
-    """Write all files of a store into the folder ``draft``."""
+    """Write all files of a store to the folder ``draft``."""
     prepare = Preprocessor(image_size, spacing)
     stored: list[StoredVolume] = []
     with open(draft / IMAGES, "wb") as images, open(draft / LABEL_MAPS, "wb") as labels:

@@ -13,13 +13,13 @@ from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 from fclseg.files import private_folder
 
-FORMAT = 2  # to be raised whenever pre-processing or the files' format changes: it is part of every store's name
+FORMAT = 2  # part of every store's name: increase it when pre-processing or the file format changes
 IMAGES, LABEL_MAPS, INDEX = "images.f16", "labels.u8", "index.json"
 _BLOCK, _BLOCKS = 4096, 64
 
 
 class StoreDamagedError(Exception):
-    """The folder holds no complete store."""
+    """Raised if the folder contains no complete store."""
 
 
 def store_key(volumes: Sequence[Volume], image_size: int, spacing: float) -> str:
@@ -31,7 +31,7 @@ def store_key(volumes: Sequence[Volume], image_size: int, spacing: float) -> str
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((FORMAT, image_size, float(spacing))).encode())
     real = {path: path.resolve() for volume in volumes for path in (volume.image, volume.label) if path}
-    for volume in volumes:  # by real paths, so that it does not matter how the data folder was given
+    for volume in volumes:  # resolved paths, so that it does not matter how the data folder was given
         label = real[volume.label] if volume.label else None
         digest.update(repr(replace(volume, image=real[volume.image], label=label)).encode())
     for path in sorted(set(real.values())):
@@ -64,7 +64,7 @@ def sampled_digest(folder: Path) -> str:
 
 @contextlib.contextmanager
 def store_lock(folder: Path) -> Iterator[None]:
-    """One process at a time may build ``folder``; the system frees the lock even if its holder is killed."""
+    """Only one process at a time may build ``folder``. The system releases the lock even if its holder is killed."""
     try:
         private_folder(folder.parent)
         file = _lock(folder, wait=True)

@@ -1,4 +1,4 @@
-"""``fclseg data import``: DICOM series to the training layout, with codes in place of names."""
+"""``fclseg data import``: converts DICOM series to the training layout, with codes instead of names."""
 
 import csv
 import json
@@ -24,14 +24,14 @@ class Imported:
 
 
 def import_folder(source: Path, out: Path, *, keep_sources: bool = False) -> Imported:
-    """Write ``OUT/patient001/...`` for each series, and the key from codes to names beside ``OUT``, not in it.
+    """Write ``OUT/patient001/...`` for each series. The key from codes to names is written next to ``OUT``, not in it.
 
-    ``keep_sources`` also remembers from which files each was made, for results that go back to DICOM.
+    ``keep_sources`` also records the source files of each patient, for results that go back to DICOM.
     """
     if not source.is_dir():
         raise DataError(f"{source}: there is no such folder; check the path")
     if out.exists() and any(out.iterdir()):
-        raise DataError(f"{out}: is not empty; choose a new folder, so that codes do not mix")
+        raise DataError(f"{out}: is not empty; choose a new folder, so that codes are not mixed up")
     found = find_series(source)
     if not found.series:
         raise DataError(found.problems[0])
@@ -89,5 +89,5 @@ def _write(cine: Cine, folder: Path, code: str) -> Path:
 
 
 def _write_sources(folder: Path, cine: Cine) -> None:
-    """Not for data that are given away: paths can name a patient."""
+    """Record the source files. Do not use this for data that you share: paths can contain patient names."""
     write_text(folder / SOURCES, json.dumps([[str(path.resolve()) for path in phases] for phases in cine.files]))

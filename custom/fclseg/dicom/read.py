@@ -1,4 +1,4 @@
-"""From a folder of DICOM files to cine series."""
+"""Reads cine series from a folder of DICOM files."""
 
 import os
 from collections import defaultdict
@@ -23,14 +23,14 @@ HEADER_TAGS = (
 
 @dataclass
 class Found:
-    """The series of a folder, and sentences about those that cannot be read."""
+    """The series of a folder, and one sentence for each series that cannot be read."""
 
     series: list[Cine] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
 def pydicom() -> Any:
-    """The library, or a sentence that says how to get it."""
+    """The library, or an error that says how to install it."""
     try:
         import pydicom as library
     except ImportError:
@@ -39,7 +39,7 @@ def pydicom() -> Any:
 
 
 def is_dicom(path: Path) -> bool:
-    """By the four letters behind the preamble."""
+    """Recognised by the four letters after the preamble."""
     try:
         with open(path, "rb") as file:
             return path.is_file() and file.read(132)[128:] == b"DICM"
@@ -52,7 +52,7 @@ def holds_dicom(folder: Path) -> bool:
 
 
 def find_series(folder: Path) -> Found:
-    """All cine series below a folder. Private tags are never looked at."""
+    """All cine series below a folder. Private tags are never read."""
     groups: dict[str, list[tuple[Path, Any]]] = defaultdict(list)
     found = Found()
     for path in _files(folder):
@@ -64,7 +64,7 @@ def find_series(folder: Path) -> Found:
         except DataError as error:
             found.problems.append(str(error))
     if not found.series and not found.problems:
-        found.problems.append(f"{folder}: holds no DICOM image series; give the folder that the scanner exported")
+        found.problems.append(f"{folder}: contains no DICOM image series; give the folder that the scanner exported")
     return found
 
 
@@ -78,11 +78,11 @@ def _header(path: Path, problems: list[str]) -> Any | None:
     library = pydicom()
     try:
         header = library.dcmread(path, stop_before_pixels=True, specific_tags=list(HEADER_TAGS))
-    except Exception:  # pydicom has no one kind of error for damaged files
+    except Exception:  # pydicom has no single error type for damaged files
         problems.append(f"{path}: is a damaged DICOM file; copy or export it again")
         return None
     if int(getattr(header, "NumberOfFrames", None) or 1) > 1:
-        problems.append(f"{path}: holds many frames in one file; export the series with one file per image")
+        problems.append(f"{path}: contains many frames in one file; export the series with one file per image")
         return None
     absent = [name for name in NEEDED if getattr(header, name, None) in (None, "")]
     if absent:  # reports, localisers without geometry and the like
@@ -91,7 +91,7 @@ def _header(path: Path, problems: list[str]) -> Any | None:
 
 
 def _with_single_slices_joined(groups: dict[str, list[tuple[Path, Any]]]) -> dict[str, list[tuple[Path, Any]]]:
-    """Some scanners store each slice of a stack as a series of its own: parallel ones of one study belong together."""
+    """Some scanners store each slice of a stack as a separate series. Parallel series of one study belong together."""
     joined: dict[str, list[tuple[Path, Any]]] = {}
     for name, items in groups.items():
         places = {tuple(round(float(value), 1) for value in header.ImagePositionPatient) for _, header in items}
@@ -113,7 +113,7 @@ def to_nifti(cine: Cine) -> nib.Nifti1Image:
     affine[:3, 0], affine[:3, 1] = direction[:3] * column, direction[3:] * row
     affine[:3, 2] = np.array(cine.normal) * between
     affine[:3, 3] = [float(value) for value in cine.first.ImagePositionPatient]
-    affine[:2] *= -1  # DICOM counts to the left and to the back, NIfTI to the right and to the front
+    affine[:2] *= -1  # DICOM axes point to the left and back, NIfTI axes to the right and front
     voxels = np.stack([np.stack([_pixels(path) for path in phases], axis=-1) for phases in cine.files], axis=2)
     voxels = voxels[..., 0] if voxels.shape[3] == 1 else voxels
     image = nib.Nifti1Image(voxels, affine)
@@ -126,7 +126,7 @@ def to_nifti(cine: Cine) -> nib.Nifti1Image:
 
 
 def _pixels(path: Path) -> np.ndarray:
-    """[column, row], with the rescaling of the header."""
+    """Pixels [column, row], with the rescaling of the header applied."""
     library = pydicom()
     try:
         dataset = library.dcmread(path)
@@ -134,7 +134,7 @@ def _pixels(path: Path) -> np.ndarray:
     except Exception as error:
         raise DataError(f"{path}: its pixels cannot be read ({error}); export it uncompressed") from None
     if pixels.ndim != 2:
-        raise DataError(f"{path}: is not a grey image; export the original series")
+        raise DataError(f"{path}: is not a greyscale image; export the original series")
     slope, intercept = float(getattr(dataset, "RescaleSlope", 1)), float(getattr(dataset, "RescaleIntercept", 0))
     if (slope, intercept) != (1.0, 0.0):
         return (pixels.astype(np.float32) * slope + intercept).T

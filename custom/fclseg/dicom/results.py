@@ -1,4 +1,4 @@
-"""The label maps of imported patients back to DICOM: one DICOM-SEG per phase."""
+"""Writes the label maps of imported patients back to DICOM: one DICOM-SEG per phase."""
 
 from pathlib import Path
 from typing import Protocol
@@ -25,7 +25,7 @@ class _Result(Protocol):
 
 
 def write_phases(out: Path, imported: Imported, results: list, anatomy: Anatomy) -> list[Path]:
-    """``CODE_ED.dcm`` and so on for named phases; ``CODE.dcm`` for an image of a single phase."""
+    """Writes ``CODE_ED.dcm`` and so on for named phases; ``CODE.dcm`` for an image with a single phase."""
     written = []
     for result in results:
         image = imported.patients[result.patient]

@@ -12,12 +12,12 @@ from fclseg.errors import DataError
 SAME_PLACE_MM = 0.1
 SAME_DIRECTION = 1e-3
 EVEN = 0.05
-"""Distances between slices may differ by this share."""
+"""Distances between slices may differ by this fraction."""
 
 
 @dataclass(frozen=True)
 class Cine:
-    """Files by slice and phase, in the order of position along the normal and of time."""
+    """Files by slice and phase, ordered by position along the normal and by time."""
 
     files: tuple[tuple[Path, ...], ...]  # [slice][phase]
     headers: tuple[tuple[Any, ...], ...]  # pydicom datasets without pixels
@@ -43,14 +43,16 @@ class Cine:
 
 
 def arrange(name: str, items: Sequence[tuple[Path, Any]]) -> Cine:
-    """Files of one series in a grid; a series that is no complete stack of one orientation is refused."""
+    """The files of one series as a grid. Raises unless the series is a complete stack of one orientation."""
     first = items[0][1]
     normal = _normal(first)
     for path, header in items:
         if np.abs(np.subtract(header.ImageOrientationPatient, first.ImageOrientationPatient)).max() > SAME_DIRECTION:
-            raise DataError(f"{path}: lies in another direction than the rest of series {name}; export one stack only")
+            raise DataError(
+                f"{path}: has a different orientation than the rest of series {name}; export one stack only"
+            )
         if (header.Rows, header.Columns) != (first.Rows, first.Columns) or header.PixelSpacing != first.PixelSpacing:
-            raise DataError(f"{path}: has another grid than the rest of series {name}; export one stack only")
+            raise DataError(f"{path}: has a different grid than the rest of series {name}; export one stack only")
     slices: list[list[tuple[Path, Any]]] = []
     for item in sorted(items, key=lambda item: _along(item[1], normal)):
         if slices and abs(_along(item[1], normal) - _along(slices[-1][0][1], normal)) < SAME_PLACE_MM:
@@ -60,13 +62,13 @@ def arrange(name: str, items: Sequence[tuple[Path, Any]]) -> Cine:
     counts = sorted({len(one) for one in slices})
     if len(counts) > 1:
         raise DataError(
-            f"{items[0][0].parent}: series {name} has slices of {counts[0]} and of {counts[-1]} phases; export it whole"
+            f"{items[0][0].parent}: series {name} has slices with {counts[0]} and {counts[-1]} phases; export all of it"
         )
     steps = np.diff([_along(one[0][1], normal) for one in slices])
     if len(steps) and np.ptp(steps) > EVEN * steps.mean():
         raise DataError(
             f"{items[0][0].parent}: the slices of series {name} are {steps.min():.1f} to {steps.max():.1f} mm "
-            "apart, so one is missing; export it whole"
+            "apart, so one is missing; export all of it"
         )
     ordered = [sorted(one, key=lambda item: (_time(item[1]), int(item[1].InstanceNumber or 0))) for one in slices]
     return Cine(
@@ -81,7 +83,7 @@ def has_times(headers: Sequence[Any]) -> bool:
 
 
 def _time(header: Any) -> float:
-    """Of the phase: the trigger time in ms, or else whatever counts phases."""
+    """The time of the phase: the trigger time in ms, or else any tag that counts phases."""
     for name in ("TriggerTime", "TemporalPositionIdentifier", "InstanceNumber"):
         value = getattr(header, name, None)
         if value is not None and str(value) != "":

@@ -1,9 +1,9 @@
 """Weighted averaging of a component over sites, F = sum_c n_c / n f_c (Eq. byol_online_agg), as results arrive.
 
-Memory does not grow with the number of sites, and the result does not depend on the order in which sites
-answer: n_c x is exact in float64 (n_c is a whole number of samples, x a float32), and sums are kept as an
-unevaluated pair of float64 whose rounding errors are carried along (Knuth's TwoSum). The pair holds the sum exactly
-unless the values of one weight at different sites are more than about twelve orders of magnitude apart.
+Memory does not grow with the number of sites, and the result does not depend on the order in which sites answer: n_c x
+is exact in float64 (n_c is a whole number of samples, x a float32), and each sum is kept as an unevaluated pair of
+float64 that carries the rounding error along (Knuth's TwoSum). The pair represents the sum exactly unless the values of
+one weight at different sites are more than about twelve orders of magnitude apart.
 
 Numbers are added in place and in blocks that stay in the processor's cache: memory, not arithmetic, is what takes time.
 """
@@ -19,11 +19,11 @@ BLOCK = 1 << 14
 """Numbers that are added at once. Five blocks of float64 fit into the cache next to a core."""
 
 MOST_SAMPLES = 10**8
-"""More slices than any hospital has. With ``states.MOST_COUNTED`` it keeps weighted sums of counters within int64."""
+"""More slices than any hospital has. With ``states.MOST_COUNTED``, weighted sums of counters stay within int64."""
 
 
 class WeightedMean:
-    """``add`` what each site sent, then take the ``result``.
+    """``add`` what each site sent, then read the ``result``.
 
     ``like`` defines names, shapes and dtypes of a contribution; by default the first one does. Integer
     counters (BatchNorm's ``num_batches_tracked``) become the weighted mean rounded to the nearest whole number.
@@ -37,12 +37,12 @@ class WeightedMean:
         self._errors: Arrays = {}
 
     def add(self, state: Mapping[str, np.ndarray], weight: int, site: str = "") -> None:
-        """Add one site's component with its number of samples; a refused one leaves the mean unchanged."""
+        """Add one site's component with its number of samples. A refused component leaves the mean unchanged."""
         check_samples(weight, site)
         if not self._like:
             self._like = {name: np.empty_like(array) for name, array in state.items()}
         check_state(state, self._like, site, self.component)
-        if not self._sums:  # all memory first: nothing can fail any more once a number has been added
+        if not self._sums:  # allocate all memory first, so that nothing can fail once a number has been added
             self._sums = {name: np.zeros(like.size, _kind_of_sum(like)) for name, like in self._like.items()}
             self._errors = {name: np.zeros_like(total) for name, total in self._sums.items() if total.dtype.kind == "f"}
         for name in self._like:
@@ -85,14 +85,14 @@ def _blocks(size: int) -> Iterator[slice]:
 
 
 def check_samples(count: object, site: str = "") -> int:
-    """A site's number of samples n_c, refused when it is not a whole number of a plausible size."""
+    """A site's number of samples n_c. Raises unless it is a whole number of plausible size."""
     if type(count) is not int or not 1 <= count <= MOST_SAMPLES:
-        raise PublicError(f"{site or 'a site'}: {count!r:.40} is no number of samples: it must be 1, 2, 3 ...")
+        raise PublicError(f"{site or 'a site'}: {count!r:.40} is not a number of samples: it must be 1, 2, 3 ...")
     return count
 
 
 def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(s, e) with s = a + b as rounded and e the rounding error, so that s + e = a + b exactly (Knuth)."""
+    """(s, e) with s = a + b rounded and e its rounding error, so that s + e = a + b exactly (Knuth)."""
     s = a + b
     b_rounded = s - a
     return s, (a - (s - b_rounded)) + (b - b_rounded)

@@ -1,9 +1,9 @@
-"""The networks that come down, as the server knows them to be at the sites: one encoding per round, for everybody.
+"""Encodes the networks that come down, once per round for all sites, and tracks what each site has.
 
-Every round the server codes its networks F against ``held``, the networks H that the sites decoded before, and decodes
-the message itself, so that H moves on at both ends alike. What rounding lost is F - H and part of the next message:
-the server's own networks are its memory. A site that missed rounds gets the messages of those rounds, or the whole
-networks where these are shorter or the messages are gone.
+In every round the server encodes its networks F against ``held``, the networks H that the sites decoded before. It
+decodes the message itself, so that H is the same at both ends. The rounding error is F - H and becomes part of the next
+message, so the server's own networks are its memory. A site that missed rounds gets the messages of those rounds, or
+the whole networks if these are shorter or the messages are no longer kept.
 """
 
 from collections.abc import Mapping
@@ -21,27 +21,29 @@ from fclseg.randomness import derive_seed
 
 WHOLE = "whole"
 INITIAL = -1
-"""The round after which everybody holds the networks that follow from the run's seed."""
+"""The round number for the initial networks, which every site derives from the run's seed."""
 
 Messages = dict[str, Arrays]
-"""By component: the messages that it takes, by round in four digits, or the one named ``WHOLE``."""
+"""By component: the messages that are needed, by round in four digits, or the single one named ``WHOLE``."""
 
 
 @dataclass
 class Downlink:
-    """The server's side; a checkpoint keeps all of it but the codec."""
+    """The server side. A checkpoint keeps all of it except the codec."""
 
     codec: Codec
     seed: int
     held: dict[str, Arrays]  # H, after round ``newest``
     newest: int = INITIAL
     sent: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)  # messages, by round and component
-    acknowledged: dict[str, int | None] = field(default_factory=dict)  # newest round of each site; None: needs a whole
+    acknowledged: dict[str, int | None] = field(
+        default_factory=dict
+    )  # newest round of each site; None: it needs whole networks
     known: bool = True  # whether sites can derive the initial networks from the seed
     _whole: Messages = field(default_factory=dict)
 
     def advance(self, number: int, networks: Mapping[str, Arrays]) -> dict[str, Arrays]:
-        """Code the round's networks once, for all sites; returns them as the sites will decode them."""
+        """Encode the round's networks once for all sites. Returns them as the sites will decode them."""
         if number != self.newest + 1:
             raise FCLSegError(f"round {number} cannot follow round {self.newest}: start the run over")
         self.sent[number] = {}
@@ -52,11 +54,11 @@ class Downlink:
         self.newest, self._whole = number, {}
         room = sum(array_bytes(arrays) for arrays in self.held.values())
         while sum(message.size for parts in self.sent.values() for message in parts.values()) > room:
-            del self.sent[min(self.sent)]  # a whole is shorter than all of them
+            del self.sent[min(self.sent)]  # the whole network is shorter than all of them
         return {name: dict(arrays) for name, arrays in self.held.items()}
 
     def messages(self, site: str) -> Messages:
-        """What brings this site to the newest round."""
+        """The messages that bring this site to the newest round."""
         last = self.acknowledged.get(site, INITIAL if self.known else None)
         missed = range(last + 1, self.newest + 1) if last is not None else ()
         if last is None or not all(number in self.sent for number in missed):
@@ -67,15 +69,15 @@ class Downlink:
         return steps
 
     def acknowledge(self, site: str) -> None:
-        """The site has answered a task that brought the newest networks."""
+        """Record that the site has answered a task with the newest networks."""
         self.acknowledged[site] = self.newest
 
     def forget(self, site: str) -> None:
-        """The site could not decode what it was sent: the whole networks are next."""
+        """Record that the site could not decode what it was sent: next time it gets the whole networks."""
         self.acknowledged[site] = None
 
     def carry_over(self, previous: Mapping[str, Arrays], networks: dict[str, Arrays]) -> None:
-        """F <- F + mean update: add to the mean of what sites sent, which began at H, what H lacked of ``previous``."""
+        """F <- F + mean update. Sites started from H, so ``previous`` - H is added to the mean of what they sent."""
         for name in set(networks) & set(self.held):
             held, before = self.held[name], previous[name]
             networks[name] = {
@@ -88,7 +90,7 @@ class Downlink:
         return parts, {"newest": self.newest, "acknowledged": self.acknowledged}
 
     def restore(self, parts: Mapping[str, Arrays], info: Mapping[str, Any]) -> None:
-        """Take up what ``state`` gave."""
+        """Restore what ``state`` returned."""
         self.held = {name: parts[f"held:{name}"] for name in self.held}
         numbers = [key.removeprefix("sent:") for key in parts if key.startswith("sent:")]
         self.sent = {int(number): dict(parts[f"sent:{number}"]) for number in sorted(numbers, key=int)}
@@ -103,18 +105,18 @@ class Downlink:
 def follow(
     codec: Codec, seed: int, component: str, held: Arrays, held_round: int, messages: Mapping[str, np.ndarray]
 ) -> Arrays:
-    """The site's side: from the component as decoded in ``held_round``, or as it was initially, to the newest round."""
+    """The site side: moves the component from ``held_round`` (or its initial state) to the newest round."""
     if WHOLE in messages:
         return LOSSLESS.decode(messages[WHOLE], held)
     for number in sorted(map(int, messages)):
         message = messages[f"{number:04d}"]
         if number > held_round + 1:
-            raise FCLSegError(f"the messages begin with round {number}, and this site holds round {held_round}")
+            raise FCLSegError(f"the messages start with round {number}, but this site has round {held_round}")
         if number == held_round + 1:
             held = codec.decode(message, held, held, seed=message_seed(seed, "server", number, component))
             held_round = number
         elif number == held_round and claimed_checksum(message) != checksum(held):
-            raise ChecksumError(f"this site holds another round {number} than the server")
+            raise ChecksumError(f"this site's networks of round {number} differ from the server's")
     return held
 
 
@@ -123,7 +125,7 @@ def message_seed(seed: int, sender: str, number: int, component: str) -> int:
 
 
 def reference(component: str, held: Mapping[str, Arrays], like: Arrays) -> Arrays | None:
-    """What an upload is coded against: the component as it came down; a target that did not, against the online one."""
+    """What an upload is encoded against: the component that came down, or the online one if no target came down."""
     found = held.get(component, held.get("online"))
     return found if found and Layout.of(found) == Layout.of(like) else None
 

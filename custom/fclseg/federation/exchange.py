@@ -33,7 +33,7 @@ class Flow:
     up: str = ALWAYS
     down: str = ALWAYS
     combine: str = MEAN
-    paper_counts_up: bool = True  # False if the upload happens but is not part of the paper's figure
+    paper_counts_up: bool = True  # False if the upload happens but is not included in the paper's figure
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,17 @@ class Row:
     """One row of the paper's tables: a method and its exchange plan."""
 
     job: str  # folder below jobs/
-    title: str  # the paper's name of the row
+    title: str  # the paper's name for the row
     method: str  # "module:Class" below fclseg.methods
     flows: tuple[Flow, ...]
     settings: dict[str, Any] = field(default_factory=dict)  # keyword arguments of the method
-    codec: str = "plain"  # how networks and features are coded, unless the run's settings say otherwise
+    codec: str = "plain"  # how networks and features are encoded, unless the run's settings say otherwise
     hands_over: str = ENCODER
     start: str | None = None  # the network that the committed job starts from; None: random weights
 
     @property
     def shares_online(self) -> bool:
-        """Whether there is one global encoder in the end; otherwise every site keeps its own."""
+        """Whether the run ends with one global encoder. Otherwise every site keeps its own."""
         return any(flow.component == "online" and flow.up != NEVER for flow in self.flows)
 
     @property
@@ -134,7 +134,7 @@ def get_row(job: str) -> Row:
 
 
 def crosses(when: str, round_number: int, calibration_rounds: int) -> bool:
-    """Whether a flow with this ``when`` crosses in this round (rounds count from 0)."""
+    """Whether a flow with this ``when`` is sent in this round (rounds count from 0)."""
     return when == ALWAYS or (when == CALIBRATION and round_number % calibration_rounds == 0)
 
 
@@ -143,7 +143,7 @@ FEATURES = frozenset(flow.component for row in ROWS.values() for flow in row.flo
 
 
 def goes_up(row: Row, round_number: int, calibration_rounds: int) -> set[str]:
-    """The components that leave a site in this round, the distance aside."""
+    """The components that leave a site in this round, except for the distance."""
     return {
         flow.component
         for flow in row.flows

@@ -1,14 +1,14 @@
 """The paper's communication table, computed from the exchange plan and the real components.
 
-A component's size is that of what ``method.send`` returns, and the plan says when it crosses. Counting as follows
-reproduces the paper's figures (1 MB = 10^6 bytes, per client and round, averaged over the run):
+A component's size is that of what ``method.send`` returns, and the plan says when it is sent. The following rules
+reproduce the paper's figures (1 MB = 10^6 bytes, per client and round, averaged over the run):
 
 - floating-point tensors count: weights, BatchNorm's running statistics, features; integers do not: BatchNorm's
   counters and the bank's partition ids (1 byte per feature);
 - the other sites' banks count as downloads, but not the upload of a site's own (``Flow.paper_counts_up``);
 - every round counts the same, although the first round has no banks of other sites yet.
 
-What is not counted is still listed under ``up_mb`` and ``down_mb``, so nothing that crosses is hidden.
+What is not counted is still listed under ``up_mb`` and ``down_mb``, so that nothing is hidden.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ REFERENCE = "fcl"
 
 @dataclass
 class Traffic:
-    """Bytes of one client in one round (or their mean over rounds), by component, and what the paper counts of them."""
+    """Bytes of one client per round (or their mean over rounds), by component, and the part that the paper counts."""
 
     up: dict[str, float] = field(default_factory=dict)
     down: dict[str, float] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def counted_bytes(arrays: Arrays) -> int:
 
 
 def component_arrays(row: Row, preset: Preset) -> dict[str, Arrays]:
-    """Every component of the row's plan, as a freshly built method would send it."""
+    """Every component of the row's plan, as a newly built method would send it."""
     method = build_method(row, preset, seed=0)
     return {flow.component: to_arrays(method.send(flow.component)) for flow in row.flows if flow.component != DISTANCE}
 
@@ -57,9 +57,9 @@ def mean_traffic(
     calibration_rounds: int,
     codec: RunCodec | None = None,
 ) -> Traffic:
-    """What one of ``sites`` clients sends and receives in a round, averaged over the ``rounds`` of these numbers.
+    """What one of ``sites`` clients sends and receives per round, averaged over the given ``rounds``.
 
-    With a codec it is the most that may cross: what does cross depends on the numbers.
+    With a codec it is an upper bound, because the actual size depends on the values.
     """
     traffic = Traffic()
     for flow in row.flows:
@@ -83,7 +83,7 @@ def communication_table(
 ) -> dict[str, dict]:
     """The table by the paper's row names: ``payload_mb``, ``ratio`` (FCL = 1), ``up_mb`` and ``down_mb``...
 
-    ``codec`` takes the place of each job's own. The measure is FCL as in the paper, without any.
+    ``codec`` replaces each job's own. Ratios are relative to FCL without a codec, as in the paper.
     """
     components = {job: component_arrays(row, preset) for job, row in ROWS.items()}
 
@@ -117,7 +117,7 @@ def _entry(row: Row, codec: str, traffic: Traffic, reference: float) -> dict:
 
 
 def _sizes(flow: Flow, components: Mapping[str, Arrays], codec: RunCodec | None) -> tuple[int, int]:
-    """All bytes of one transfer of the flow's component, and those that the paper counts; of coded ones, all count."""
+    """All bytes of one transfer of the flow's component, and those that the paper counts (all, if encoded)."""
     if flow.component == DISTANCE:
         return SCALAR_BYTES, SCALAR_BYTES
     arrays = components[flow.component]

@@ -1,8 +1,8 @@
 """PTNU, the predictive target network update (Algorithm 2), in closed form.
 
 The paper moves the site's target towards the global online network, xi <- m_d xi + (1 - m_d) theta, until their
-distance is at most d. Each step shrinks xi - theta by exactly m_d, so the number of steps is known beforehand and all
-of them become one multiplication. This also works for d = 0, where the loop would never end.
+distance is at most d. Each step shrinks xi - theta by exactly m_d, so the number of steps is known in advance, and all
+steps become one multiplication. This also works for d = 0, where the loop would never end.
 """
 
 import math
@@ -19,20 +19,20 @@ def steps_needed(d: float, d0: float, momentum: float) -> int:
     """k = ceil(log(d / d0) / log(m_d)), the number of loop steps from distance d0 > 0 to at most d > 0."""
     if d >= d0:
         return 0
-    # Without the small allowance, rounding adds a step where d lies exactly on one of the loop's distances.
+    # Without the small tolerance, rounding would add a step if d is exactly one of the loop's distances.
     return math.ceil((math.log(d) - math.log(d0)) / math.log(momentum) - 1e-9)
 
 
 def predict_target(
     theta: Mapping[str, np.ndarray], xi: Mapping[str, np.ndarray], d: float, momentum: float = 0.995
 ) -> Arrays:
-    """The global target network as predicted at a site: Algorithm 2 for theta, the site's own xi, and d.
+    """The global target network predicted at a site: Algorithm 2 for theta, the site's own xi, and d.
 
     BatchNorm's running statistics move by the same factor although they are not part of the distance; its counters are
     taken from theta.
     """
     if not 0.0 < momentum < 1.0:
-        raise FCLSegError(f"the PTNU momentum m_d is {momentum}: it must lie between 0 and 1")
+        raise FCLSegError(f"the PTNU momentum m_d is {momentum}: it must be between 0 and 1")
     d, d0 = check_distance(d, "the server"), distance(theta, xi)
     check_distance(d0, "this site")
     if d == 0.0:

@@ -1,6 +1,6 @@
-"""Averages that one bad site cannot take over: bounds on weights and updates, and two robust means.
+"""Averages that one bad site cannot dominate: bounds on weights and updates, and two robust means.
 
-Honest runs are not touched by the bounds: a contribution within them is averaged exactly as it came.
+The bounds do not affect honest runs: a contribution within them is averaged unchanged.
 """
 
 import math
@@ -13,36 +13,36 @@ from fclseg.federation.states import Arrays
 
 MEAN_RULE, MEDIAN_RULE, TRIMMED_RULE = "mean", "median", "trimmed_mean"
 RULES = (MEAN_RULE, MEDIAN_RULE, TRIMMED_RULE)
-"""How contributions become one network. The last two take each number on its own, count every site alike (n_c is not
-used) and so cost accuracy where sites differ in size."""
+"""How contributions are combined. The last two work on each number separately and give all sites equal weight (n_c is
+not used), which costs accuracy if sites differ in size."""
 
 REFUSE, CLIP, OFF = "refuse", "clip", "off"
 OUTLIERS = (REFUSE, CLIP, OFF)
-"""What happens to an update that is far longer than the others'."""
+"""What happens to an update whose norm is far above the median."""
 
 
 @dataclass(frozen=True)
 class Protection:
-    """How the server guards a run against single bad sites."""
+    """How the server protects a run against single bad sites."""
 
     rule: str = MEAN_RULE
     outliers: str = REFUSE
     factor: float = 10.0  # an update is an outlier beyond this many times the median norm
-    weight_cap: float = 10.0  # no site counts more than this many times the median site
+    weight_cap: float = 10.0  # no site counts more than this many times the median weight
 
 
 TRIMMED_SHARE = 0.25
-"""The share of sites that the trimmed mean leaves out at each end, for each number."""
+"""The fraction of sites that the trimmed mean drops at each end, for each number."""
 
 
 def lower_median(values: Sequence[float]) -> float:
-    """The middle value, or the smaller of the two in the middle: of two sites, the one with less to say is believed."""
+    """The median, or the smaller of the two middle values: of two sites, the one with the smaller value is trusted."""
     ordered = sorted(values)
     return ordered[(len(ordered) - 1) // 2]
 
 
 def update_norm(sent: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]) -> float:
-    """Euclidean norm of what a site changed in a component, BatchNorm's statistics included."""
+    """Euclidean norm of a site's change to a component, including BatchNorm statistics."""
     total = 0.0
     for name, array in sent.items():
         if np.issubdtype(array.dtype, np.floating):
@@ -52,7 +52,7 @@ def update_norm(sent: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]
 
 
 def shorten(sent: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray], scale: float) -> Arrays:
-    """The component with its update multiplied by ``scale``; counters pass as they are."""
+    """The component with its update multiplied by ``scale``. Counters are not changed."""
     return {
         name: (before[name] + scale * (array.astype(np.float64) - before[name])).astype(array.dtype)
         if np.issubdtype(array.dtype, np.floating)
@@ -62,7 +62,7 @@ def shorten(sent: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray], sc
 
 
 def capped(samples: Mapping[str, int], cap: float) -> dict[str, int]:
-    """The sites' weights n_c, none larger than ``cap`` times the median one."""
+    """The sites' weights n_c, each capped at ``cap`` times the median."""
     most = max(1, math.floor(cap * lower_median(list(samples.values()))))
     return {site: min(count, most) for site, count in samples.items()}
 

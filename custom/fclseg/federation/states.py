@@ -1,7 +1,7 @@
-"""What crosses the wire: a component as a dictionary of numpy arrays, and the checks that guard it.
+"""The wire format: a component as a dictionary of numpy arrays, and the checks on it.
 
-The wire format is numpy (float32 for weights): every NVFlare end decodes it without a registered decomposer. Torch
-tensors are converted to and from it only here.
+Arrays are numpy (float32 for weights), which every NVFlare party decodes without a registered decomposer. Torch tensors
+are converted only here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 Arrays = dict[str, np.ndarray]
 
 SCALAR_BYTES = 8
-"""The size of the one number that crosses, the distance."""
+"""The size in bytes of the only number that is sent, the distance."""
 
 VARIANCE, COUNTER = "running_var", "num_batches_tracked"
 STATISTICS = ("running_mean", VARIANCE, COUNTER)
-"""The last part of the names of BatchNorm's buffers: not parameters, so not part of any distance."""
+"""Suffixes of BatchNorm's buffers. They are not parameters and therefore not part of any distance."""
 
 MOST_COUNTED = 10**9
-"""The largest value of a counter, such as BatchNorm's number of batches."""
+"""The maximum of a counter, such as BatchNorm's number of batches."""
 
 
 def to_arrays(state: Mapping[str, "torch.Tensor"]) -> Arrays:
     """A component's tensors as contiguous arrays that share no memory with the network."""
-    import torch  # here, because settings and studies read this module without training anything
+    import torch  # imported here, because settings and studies use this module without training anything
 
     return {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format).numpy()
@@ -38,7 +38,7 @@ def to_arrays(state: Mapping[str, "torch.Tensor"]) -> Arrays:
 
 
 def to_tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, "torch.Tensor"]:
-    """The arrays as tensors that own their memory (what arrives from the wire may be read-only)."""
+    """The arrays as tensors that own their memory, because received arrays may be read-only."""
     import torch
 
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
@@ -50,7 +50,7 @@ def array_bytes(arrays: Mapping[str, np.ndarray]) -> int:
 
 
 def parameter_names(state: Iterable[str]) -> list[str]:
-    """The names that are parameters, in order: all but BatchNorm's running statistics and counters."""
+    """The names of parameters, in order: all except BatchNorm's running statistics and counters."""
     return [name for name in state if name.rsplit(".", 1)[-1] not in STATISTICS]
 
 
@@ -68,13 +68,13 @@ def check_state(state: Mapping[str, np.ndarray], like: Mapping[str, np.ndarray],
                 "run the same preset at every site"
             )
         if np.issubdtype(array.dtype, np.integer) and array.size and (array.min() < 0 or array.max() > MOST_COUNTED):
-            raise PublicError(f"{where} has counters in tensor '{name}' that are no counts: its update is not used")
+            raise PublicError(f"{where} has counters in tensor '{name}' that are not counts: its update is not used")
         if name.rsplit(".", 1)[-1] == VARIANCE and array.size and array.min() < 0:
             raise PublicError(f"{where} has negative variances in tensor '{name}': its update is not used")
         if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
             raise PublicError(
                 f"{where} has values in tensor '{name}' that are not finite: its update is not used; "
-                "lower the learning rate or look at the site's images"
+                "lower the learning rate or check the site's images"
             )
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 
 def bland_altman(pairs: Sequence[tuple[float, float]], unit: str) -> dict[str, Any]:
-    """Of (found, true) pairs: mean difference, and the range that holds 95 % of the differences."""
+    """Mean difference of (found, true) pairs, and the range that contains 95 % of the differences."""
     found, true = np.array(pairs, dtype=float).T
     difference = found - true
     bias = float(difference.mean())
@@ -27,7 +27,7 @@ def bland_altman(pairs: Sequence[tuple[float, float]], unit: str) -> dict[str, A
 
 
 def write_agreement_plot(path: Path, agreement: Mapping[str, Mapping[str, Any]]) -> None:
-    """One panel per quantity: the difference over the mean of both."""
+    """One panel per quantity, with the difference over the mean of both."""
     columns = min(3, len(agreement))
     rows = -(-len(agreement) // columns)
     figure = Figure(figsize=(4.2 * columns, 3.4 * rows), dpi=110, layout="constrained")

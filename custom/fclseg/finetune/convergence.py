@@ -1,8 +1,8 @@
-"""Train until it has converged: the rule for fine-tuning outside of a study.
+"""Training until convergence: the rule for fine-tuning outside of a study.
 
 The learning rate stays constant until the mean training loss of a window of epochs is less than 3 % below that of the
-window before it. From there it falls to zero along a cosine, for half as many epochs as it took to get there. A window
-is 150 optimiser steps, but at least 5 epochs; after 20 windows the rate falls anyway. Everything follows from the
+previous window. It then falls to zero along a cosine, over half as many epochs as have passed. A window is 150
+optimiser steps, but at least 5 epochs; after 20 windows the rate falls in any case. The rule depends only on the
 losses, so an interrupted training continues as if it had not been interrupted.
 """
 
@@ -27,13 +27,13 @@ def window_of(steps_per_epoch: int) -> int:
 
 
 def longest(window: int) -> int:
-    """The largest number of epochs that a training can take."""
+    """The maximum number of epochs of a training."""
     latest = MOST_WINDOWS * window
     return latest + latest // 2
 
 
 def converged_at(losses: Sequence[float], window: int) -> int | None:
-    """The first epoch after which the loss hardly falls any more."""
+    """The first epoch after which the loss hardly decreases."""
     for epoch in range(2 * window, len(losses) + 1):
         before, now = (sum(losses[end - window : end]) / window for end in (epoch - window, epoch))
         if now > (1 - GAIN) * before or epoch >= MOST_WINDOWS * window:
@@ -42,7 +42,7 @@ def converged_at(losses: Sequence[float], window: int) -> int | None:
 
 
 def rate_factor(losses: Sequence[float], window: int) -> float:
-    """What the learning rate is multiplied by after these epochs."""
+    """The factor on the learning rate after these epochs."""
     start = converged_at(losses, window)
     if start is None:
         return 1.0
@@ -50,7 +50,7 @@ def rate_factor(losses: Sequence[float], window: int) -> float:
 
 
 class UntilConverged:
-    """The learning rate of every epoch, and the end of the training. Attach it after the history of losses."""
+    """Sets the learning rate of every epoch and ends the training. Attach it after the history of losses."""
 
     def __init__(self, history: LossHistory, optimizer: torch.optim.Optimizer, steps_per_epoch: int):
         self.history, self.optimizer, self.window = history, optimizer, window_of(steps_per_epoch)
@@ -75,7 +75,7 @@ def schedule(
     optimizer: torch.optim.Optimizer,
     steps_per_epoch: int,
 ) -> LrScheduleHandler | UntilConverged:
-    """The handler of the learning rate: the given number of epochs, or training until it has converged."""
+    """The learning rate handler: for a given number of epochs, or for training until convergence."""
     if epochs is not None:
         return LrScheduleHandler(lr_scheduler, print_lr=False)
     return UntilConverged(history, optimizer, steps_per_epoch)

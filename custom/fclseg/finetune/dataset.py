@@ -1,4 +1,4 @@
-"""Which slices a training sees: the slice store of a folder, the choice of patients, and augmented batches."""
+"""The slices of a training: the slice store of a folder, the choice of patients, and augmented batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,26 +22,28 @@ from fclseg.randomness import generator
 def open_labelled(
     dataset_dir: str, anatomy: Anatomy, image_size: int, spacing: float, progress: bool = True
 ) -> SliceStore:
-    """The labelled volumes of a folder as slices; opened once per process, because a study asks thousands of times."""
+    """The labelled volumes of a folder as slices. Opened once per process, because a study asks thousands of times."""
     volumes = read_folder(Path(dataset_dir))
     found = volumes[0].anatomy
     if found.structures and found.structures != anatomy.structures:
         raise DataError(
-            f"{dataset_dir} holds {found.title} with the labels {found.describe_values()}, but this bundle segments "
+            f"{dataset_dir} contains {found.title} with the labels {found.describe_values()}, but this bundle segments "
             f"{anatomy.describe_values()}: use the bundle {found.bundle}"
         )
     labelled = [volume for volume in volumes if volume.label is not None]
     if not labelled:
-        raise DataError(f"{dataset_dir} holds no labelled volume: supervised training needs at least one")
+        raise DataError(f"{dataset_dir} contains no labelled volume: supervised training needs at least one")
     store = open_store(labelled, image_size=image_size, spacing=spacing, progress=progress)
-    if (highest := int(store.labels.max())) >= anatomy.classes:  # possible in a plain folder without labels.json only
+    if (highest := int(store.labels.max())) >= anatomy.classes:  # only possible in a plain folder without labels.json
         known = anatomy.describe_values()
-        raise DataError(f"{dataset_dir} holds the label {highest}, but this bundle knows {known}: change the labels")
+        raise DataError(
+            f"{dataset_dir} contains the label {highest}, but this bundle knows only {known}: change the labels"
+        )
     return store
 
 
 def find_anatomy(name: str, dataset_dir: str) -> Anatomy:
-    """The bundle's anatomy; the bundle of plain folders learns its structures from the data."""
+    """The bundle's anatomy. The bundle for plain folders takes its structures from the data."""
     anatomy = get_anatomy(name)
     if anatomy.structures:
         return anatomy
@@ -56,7 +58,7 @@ def find_anatomy(name: str, dataset_dir: str) -> Anatomy:
 
 @dataclass(frozen=True)
 class Patients:
-    """Who is trained on and who is held out."""
+    """The training patients and the held-out patients."""
 
     train: tuple[str, ...]
     validation: tuple[str, ...]
@@ -73,11 +75,11 @@ def choose_patients(
     validation_patients: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Patients:
-    """The patients of a training, from the most to the least explicit wish.
+    """The patients of a training. The most explicit choice wins.
 
-    Names given outright win. Otherwise a splits file gives the fold's training patients of one site (or of all sites
-    pooled), ``labels`` of them per site, and the fold's validation patients of every site. Without a splits file a
-    quarter of the labelled patients, drawn with ``seed``, is held out.
+    Patients given by name come first. Otherwise a splits file gives the fold's training patients of one site (or of all
+    sites pooled), ``labels`` of them per site, and the fold's validation patients of every site. Without a splits file
+    a random quarter of the labelled patients, drawn with ``seed``, is held out.
     """
     labelled = sorted({volume.patient for volume in store.volumes if volume.labelled})
     if splits is not None:
@@ -94,12 +96,14 @@ def choose_patients(
     if unknown := sorted(set(train + validation) - set(labelled)):
         raise DataError(f"patient '{unknown[0]}' has no labelled volume in the data: correct the splits or the names")
     if both := sorted(set(train) & set(validation)):
-        raise DataError(f"patient '{both[0]}' is in the training and the validation set: name it in one of them")
+        raise DataError(
+            f"patient '{both[0]}' is in both the training and the validation set: list it in only one of them"
+        )
     return Patients(train, validation)
 
 
 def _names(patients: Sequence[str]) -> list[str]:
-    """The command line gives one name as a plain string."""
+    """A single name on the command line is a plain string."""
     return [patients] if isinstance(patients, str) else [str(patient) for patient in patients]
 
 
@@ -131,7 +135,7 @@ def training_slices(
 
 
 class LabelledBatches:
-    """Shuffled, augmented batches ``{"image", "label"}``; pass number ``epoch`` is the same whenever it is replayed."""
+    """Shuffled, augmented batches ``{"image", "label"}``. An ``epoch`` is the same every time it is replayed."""
 
     def __init__(self, dataset: SliceSampler, seed: int):
         self.sampler, self.seed, self.epoch = dataset, seed, 0

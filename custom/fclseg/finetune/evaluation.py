@@ -1,4 +1,4 @@
-"""Held-out patients: predict every stored slice, score per volume, and write the table."""
+"""Evaluation on held-out patients: predict every stored slice, score per volume, and write the table."""
 
 import csv
 import json
@@ -24,22 +24,22 @@ PLOT = "agreement.png"
 
 
 def remove_evaluation(folder: Path) -> None:
-    """Take away the scores of an earlier training or evaluation, which are not those of the model that is there now."""
+    """Remove the scores of an earlier training or evaluation, because they do not belong to the current model."""
     for name in (*EVALUATION_FILES, PLOT):
         (folder / name).unlink(missing_ok=True)
 
 
 @dataclass
 class Evaluation:
-    """One row per volume, with a column for each metric and structure."""
+    """One row per volume, one column per metric and structure."""
 
     structures: tuple[str, ...]
     metrics: tuple[Metric, ...]
     rows: list[dict] = field(default_factory=list)
-    agreement: dict[str, Any] = field(default_factory=dict)  # of volumes and ejection fractions with the true ones
+    agreement: dict[str, Any] = field(default_factory=dict)  # between predicted and true volumes and ejection fractions
 
     def mean(self, metric: str) -> dict[str, float]:
-        """Mean over volumes per structure: first over a patient's volumes, then over patients."""
+        """Mean per structure: first over a patient's volumes, then over patients."""
         patients = sorted({row["patient"] for row in self.rows})
         table = [[self._of_patient(p, f"{metric}_{name}") for name in self.structures] for p in patients]
         return {n: float(v) for n, v in zip(self.structures, np.mean(table, axis=0), strict=True)} if table else {}
@@ -68,7 +68,7 @@ class Evaluation:
         return f"{patients} held-out patients: mean Dice {self.mean_dice:.3f}; " + "; ".join(parts)
 
     def write(self, folder: Path) -> None:
-        """``evaluation.csv`` with one row per volume, ``evaluation.json`` with the means as well."""
+        """Write ``evaluation.csv`` with one row per volume, and ``evaluation.json``, which also has the means."""
         private_folder(folder)
         table, means = (folder / name for name in EVALUATION_FILES)
         with open(table, "w", newline="") as file:
@@ -114,7 +114,7 @@ class VolumeEvaluator:
         return evaluation
 
     def publish(self, evaluation: Evaluation) -> None:
-        """Write and print the scores, where there is a folder for them."""
+        """Print the scores and write them, if there is a folder for them."""
         if self.output_dir is None:
             return
         if evaluation.rows:
@@ -122,7 +122,7 @@ class VolumeEvaluator:
             print(evaluation.summary())
         else:
             remove_evaluation(self.output_dir)
-            print("nobody was held out, so nothing is scored")
+            print("no patient was held out, so nothing is scored")
 
     @torch.inference_mode()
     def predict(self, start: int, stop: int) -> np.ndarray:
@@ -147,7 +147,7 @@ def _labels(scores: torch.Tensor) -> np.ndarray:
 def scores(
     chosen: Sequence[Metric], prediction: np.ndarray, truth: np.ndarray, anatomy: Anatomy, spacing: metrics.Spacing
 ) -> dict[str, float]:
-    """A column for each metric and structure, of label maps [n, H, W]."""
+    """One column per metric and structure, for label maps [n, H, W]."""
     row = {}
     for metric in chosen:
         values = metric.compute(prediction, truth, anatomy.classes, spacing)

@@ -1,4 +1,4 @@
-"""Held-out patients scored as a user of inference would find them: from the file to the label map on its own grid."""
+"""Evaluates held-out patients the way inference sees them: from the file to the label map on its own grid."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,11 +17,11 @@ from fclseg.finetune.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 
 NETWORK = "network_"
-"""Begins the columns of scores on the network's own grid, in a window at the centre of the image."""
+"""Prefix of the columns with scores on the network's own grid, in a window at the centre of the image."""
 
 
 class FileEvaluator:
-    """``run()`` segments every labelled volume as inference does; ``stored`` adds the scores on the network's grid."""
+    """``run()`` segments every labelled volume like inference. ``stored`` adds the scores on the network's grid."""
 
     def __init__(self, stored: VolumeEvaluator, model: TrainedModel, dataset_dir: str):
         self.stored, self.model, self.dataset_dir = stored, model, dataset_dir
@@ -83,7 +83,7 @@ def _names(metrics: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _fractions(rows: Sequence[dict[str, Any]], structure: str) -> list[tuple[float, float]]:
-    """(found, true) of every patient with both phases."""
+    """(found, true) for every patient with both phases."""
     pairs = []
     for patient in sorted({row["patient"] for row in rows}):
         phases = {row["phase"]: row for row in rows if row["patient"] == patient}

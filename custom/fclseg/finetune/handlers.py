@@ -1,4 +1,4 @@
-"""What happens around the training steps: progress and losses, the frozen encoder, and a point to resume from."""
+"""Handlers around the training steps: progress and losses, the frozen encoder, and checkpoints to resume from."""
 
 import time
 from pathlib import Path
@@ -13,11 +13,11 @@ from fclseg.finetune.dataset import LabelledBatches
 from fclseg.networks.freezable import FreezableUNet, measure_statistics
 
 CHECKPOINT = "checkpoint.pt"
-"""A training that is not finished yet; removed when its model is written."""
+"""The checkpoint of an unfinished training. It is removed when the model is written."""
 
 
 class LossHistory:
-    """Mean loss of every epoch, and one progress bar over the epochs."""
+    """Records the mean loss of every epoch and shows one progress bar over the epochs."""
 
     def __init__(self, progress: bool = True):
         self.losses: list[float] = []
@@ -27,20 +27,20 @@ class LossHistory:
 
     def attach(self, engine: Engine) -> None:
         if not isinstance(engine.state.max_epochs, int) or engine.state.max_epochs < 1:
-            raise FCLSegError(f"a training cannot have {engine.state.max_epochs} epochs: give 1 or more")
+            raise FCLSegError(f"the number of epochs cannot be {engine.state.max_epochs}: give at least 1")
         engine.add_event_handler(Events.EPOCH_STARTED, self._show)
         engine.add_event_handler(Events.ITERATION_COMPLETED, self._add)
         engine.add_event_handler(Events.EPOCH_COMPLETED, self._close_epoch)
         engine.add_event_handler(Events.COMPLETED, self._close)
 
     def _show(self, engine: Engine) -> None:
-        """Not at the very start, because only the first epoch's number says whether the training was resumed."""
+        """Open the bar in the first epoch and not before: its number shows whether the training was resumed."""
         if self._bar is None:
             done, total = engine.state.epoch - 1, engine.state.max_epochs
             self._bar = tqdm(desc="training", unit="epoch", initial=done, total=total, disable=not self.progress)
 
     def end_after(self, engine: Engine, epochs: int) -> None:
-        """The training turned out to take this many epochs."""
+        """Set the final number of epochs, once it is known."""
         engine.state.max_epochs = epochs
         if self._bar is not None:
             self._bar.total = epochs
@@ -66,7 +66,7 @@ class LossHistory:
 
 
 class FrozenEncoder:
-    """Hold the encoder still for the first ``frozen_epochs``, or for the whole training (the probe of its features)."""
+    """Freeze the encoder for the first ``frozen_epochs``, or for the whole training (frozen-encoder evaluation)."""
 
     def __init__(self, network: FreezableUNet, batches: LabelledBatches, frozen_epochs: int, always: bool):
         self.network, self.batches = network, batches
@@ -83,9 +83,9 @@ class FrozenEncoder:
 
 
 class ResumePoint:
-    """Write the state of a training every so often, and continue from it when the same training is started again.
+    """Write the state of a training at intervals, and continue from it when the same training is started again.
 
-    The last of the handlers, so that what it writes includes what the others did at the end of the epoch.
+    It must be the last handler, so that the state includes what the others did at the end of the epoch.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ResumePoint:
     def attach(self, engine: Engine) -> None:
         if self.path is None:
             return
-        make_folder(self.path.parent)  # better refused now than after the training
+        make_folder(self.path.parent)  # fail now rather than after the training
         engine.add_event_handler(Events.STARTED, self.restore)
         engine.add_event_handler(Events.EPOCH_COMPLETED, self.save)
 
@@ -122,14 +122,14 @@ class ResumePoint:
         if self.path is None or not self.path.exists():
             return
         try:
-            content = torch.load(self.path, weights_only=True, map_location="cpu")  # written on a GPU, perhaps
-        except Exception as error:  # torch has no one kind of error for damaged files
-            raise FCLSegError(f"{self.path} is damaged: delete it to start the training anew") from error
+            content = torch.load(self.path, weights_only=True, map_location="cpu")  # it may have been written on a GPU
+        except Exception as error:  # torch has no single error type for damaged files
+            raise FCLSegError(f"{self.path} is damaged: delete it to start the training from scratch") from error
         changed = [name for name, value in self.settings.items() if content["settings"].get(name) != value]
         if changed:
             raise FCLSegError(
-                f"{self.path} belongs to an unfinished training with another '{changed[0]}': "
-                f"choose another output_dir, or delete that file to start anew"
+                f"{self.path} belongs to an unfinished training with a different '{changed[0]}': "
+                f"choose another output_dir, or delete that file to start from scratch"
             )
         for name, item in self.parts.items():
             item.load_state_dict(content["states"][name])

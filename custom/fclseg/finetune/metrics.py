@@ -1,8 +1,8 @@
-"""What is measured on one volume, per structure. A metric that is added to ``METRICS`` reaches every table and report.
+"""Metrics of one volume, per structure. A metric that is added to ``METRICS`` appears in every table and report.
 
-Where a structure is absent from prediction and ground truth they agree: Dice 1, distance 0. Where only one of them has
-it the overlap is 0 and the surface distance is not defined; it is set to the diagonal of the volume, the largest
-distance there could be, so that a missed structure never improves an average.
+If a structure is absent from both prediction and ground truth, they agree: Dice 1, distance 0. If only one of them has
+it, Dice is 0 and the surface distance is undefined. It is then set to the diagonal of the volume, the largest possible
+distance, so that a missed structure never improves an average.
 """
 
 import warnings
@@ -16,7 +16,7 @@ from monai.metrics import compute_dice, compute_hausdorff_distance
 from monai.networks.utils import one_hot
 
 Spacing = tuple[float, float, float]
-"""In mm: in-plane row, in-plane column, slice distance."""
+"""In mm: in-plane row, in-plane column, distance between slices."""
 
 
 def _one_hot(labels: np.ndarray, classes: int) -> torch.Tensor:
@@ -53,23 +53,25 @@ def volume_hd95(prediction: np.ndarray, truth: np.ndarray, classes: int, spacing
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure for each structure of a volume, and how tables show it."""
+    """One value per structure of a volume, and how tables show it."""
 
-    name: str  # of its columns: "hd95"
-    title: str  # for people: "HD95"
-    compute: Callable[[np.ndarray, np.ndarray, int, Spacing], np.ndarray]  # of prediction, truth, classes, spacing
+    name: str  # name of its columns: "hd95"
+    title: str  # title for people: "HD95"
+    compute: Callable[
+        [np.ndarray, np.ndarray, int, Spacing], np.ndarray
+    ]  # arguments: prediction, truth, classes, spacing
     unit: str = ""
     decimals: int = 3
-    note: str = ""  # what a reader must know of the figure
-    slow: bool = False  # left out where a bundle's ``hd95`` is false
+    note: str = ""  # what a reader must know about the value
+    slow: bool = False  # left out if a bundle's ``hd95`` is false
 
     @property
     def column(self) -> str:
-        """Its name in files, with the unit: ``hd95_mm``."""
+        """The metric's name in files, with the unit: ``hd95_mm``."""
         return f"{self.name}_{self.unit}" if self.unit else self.name
 
     def describe(self) -> dict[str, Any]:
-        """As plain values, for files that are read without this module."""
+        """The description as plain values, for files that are read without this module."""
         names = ("name", "title", "column", "unit", "decimals", "note")
         return {name: getattr(self, name) for name in names}
 
@@ -82,8 +84,8 @@ METRICS = (
         volume_hd95,
         unit="mm",
         decimals=1,
-        note="A structure that a prediction misses altogether counts with the diagonal of the volume as its distance.",
+        note="If a prediction misses a structure completely, its distance is the diagonal of the volume.",
         slow=True,
     ),
 )
-"""Dice comes first: it is what methods are compared by."""
+"""Dice comes first, because methods are compared by it."""

@@ -1,4 +1,4 @@
-"""The network of the bundles as a training starts with it: pre-trained encoder and learning rates."""
+"""The bundles' network at the start of a training: pre-trained encoder and learning rates."""
 
 import torch
 
@@ -13,14 +13,12 @@ from fclseg.presets import Preset
 def pretrained(
     network: FreezableUNet, encoder_file: str | None, network_file: str | None, device: torch.device
 ) -> FreezableUNet:
-    """The network on its device, with the pre-trained encoder or the whole pre-trained network when there is one.
+    """The network on its device, with the pre-trained encoder or the whole pre-trained network if one is given.
 
-    Channels-last memory makes a training step on the CPU about a third cheaper and changes nothing else.
+    The channels-last memory format makes a training step on the CPU about a third faster and changes nothing else.
     """
     if encoder_file and network_file:
-        raise FCLSegError(
-            "give pretrained_encoder or pretrained_network, not both: a network has an encoder of its own"
-        )
+        raise FCLSegError("give pretrained_encoder or pretrained_network, not both: a network includes its own encoder")
     if encoder_file:
         print(f"encoder {encoder_file}: {load_encoder(network, encoder_file)}")
     if network_file:
@@ -35,7 +33,7 @@ def settings_for(preset: Preset, network_file: str | None) -> Preset:
 
 
 def parameter_groups(network: UNet, lr: float, encoder_lr_factor: float) -> list[dict]:
-    """Encoder and decoder with their own learning rates: a lower one lets more of the pre-training survive."""
+    """Encoder and decoder with separate learning rates: a lower one for the encoder preserves more pre-training."""
     return [
         {"params": list(network.encoder.parameters()), "lr": lr * encoder_lr_factor},
         {"params": list(network.decoder.parameters()), "lr": lr},

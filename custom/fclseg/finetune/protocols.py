@@ -1,6 +1,6 @@
-"""The paper's fine-tuning protocols: whose labels are used, and who validates.
+"""The paper's fine-tuning protocols: which labels are used, and which patients are used for validation.
 
-Every protocol validates on the patients that the fold holds out at *every* site. They differ in the labelled patients:
+Every protocol validates on the held-out patients of the fold at *every* site. They differ in the labelled patients:
 ``local`` takes N of one site, ``federated`` N of each site (which never leave it), ``centralised`` N of all sites
 together, and ``transfer`` M of another data set.
 """
@@ -16,35 +16,37 @@ from fclseg.randomness import derive_seed
 
 @dataclass(frozen=True)
 class Draw:
-    """The patients of one fine-tuning: labelled ones by site, and those it is validated on."""
+    """The patients of one fine-tuning: labelled patients by site, and validation patients."""
 
     training: dict[str, tuple[str, ...]]
     validation: tuple[str, ...]
 
     @property
     def patients(self) -> tuple[str, ...]:
-        """All labelled patients, for protocols that bring them together."""
+        """All labelled patients, for protocols that pool them."""
         return tuple(patient for patients in self.training.values() for patient in patients)
 
 
 def local(splits: Splits, site: str | None, fold: int, labels: int, seed: int) -> Draw:
     """N patients of one site."""
     if site is None:
-        raise DataError("local fine-tuning happens at one site: name it")
+        raise DataError("local fine-tuning needs a site: name one")
     return Draw({site: tuple(splits.labelled(site, fold, labels, seed=seed))}, tuple(splits.validation(fold)))
 
 
 def federated(splits: Splits, site: str | None, fold: int, labels: int, seed: int) -> Draw:
-    """N patients of each site, L = N x sites in total; a site's draw is the same as in ``local``."""
+    """N patients of each site, L = N x sites in total. A site's patients are the same as in ``local``."""
     training = {name: tuple(splits.labelled(name, fold, labels, seed=seed)) for name in splits.sites}
     return Draw(training, tuple(splits.validation(fold)))
 
 
 def centralised(splits: Splits, site: str | None, fold: int, labels: int, seed: int) -> Draw:
-    """N patients from the training folds of all sites together; for one seed the draw only grows with N."""
+    """N patients from the training folds of all sites together. For one seed, a larger N only adds patients."""
     pool = sorted((patient, name) for name in splits.sites for patient in splits.candidates(name, fold))
     if not 0 < labels <= len(pool):
-        raise DataError(f"all sites together have {len(pool)} training patients in fold {fold}: N cannot be {labels}")
+        raise DataError(
+            f"N cannot be {labels}: all sites together have only {len(pool)} training patients in fold {fold}"
+        )
     order = np.random.default_rng(derive_seed(seed, "centralised", fold, "annotated")).permutation(len(pool))
     training: dict[str, tuple[str, ...]] = {}
     for patient, name in (pool[i] for i in order[:labels]):
@@ -53,7 +55,7 @@ def centralised(splits: Splits, site: str | None, fold: int, labels: int, seed: 
 
 
 PROTOCOLS = {"local": local, "federated": federated, "centralised": centralised, "transfer": centralised}
-"""``transfer`` draws as ``centralised`` does: its data set is one place with a cross-validation of its own."""
+"""``transfer`` draws like ``centralised``: its data set is one place with its own cross-validation."""
 
 
 def draw(protocol: str, splits: Splits, site: str | None, fold: int, labels: int, seed: int) -> Draw:

@@ -1,6 +1,6 @@
-"""The end of a training: its model, and beside it the record of settings, losses and who was trained on.
+"""The output of a training: its model, and a record of settings, losses and patients next to it.
 
-The record is a file of its own because the model is made to be given away and patients' names are not.
+The record is a separate file because the model is meant to be shared and patient names are not.
 """
 
 import json
@@ -21,11 +21,11 @@ RECORD = "training.json"
 
 
 def write_record(output_dir: str | None, training: dict, losses: list[float]) -> None:
-    """Write ``training.json`` (nothing without a folder), before the model.
+    """Write ``training.json`` before the model. Without a folder nothing is written.
 
-    A model must never lie beside another training's record, since then an evaluation could score training patients,
-    nor beside another training's scores. So these and an earlier model go first, and whenever a model is there, it is
-    the record's.
+    A model must never be next to the record of another training, because an evaluation could then score training
+    patients. The same holds for another training's scores. So the scores and an earlier model are removed first. If
+    there is a model, it therefore belongs to the record.
     """
     if output_dir is None:
         return
@@ -39,12 +39,12 @@ def write_record(output_dir: str | None, training: dict, losses: list[float]) ->
 
 
 def save_model(output_dir: str | None, model: TrainedModel) -> None:
-    """Write ``model.safetensors`` (nothing without a folder); the training is finished, so its resume point goes."""
+    """Write ``model.safetensors`` and remove the checkpoint of the training. Without a folder nothing is written."""
     if output_dir is None:
         return
     path = Path(output_dir) / MODEL
     write_model(path, model)
-    with whole_file(path.with_suffix(".pt")) as draft:  # the weights alone, for MONAI's ckpt_export
+    with whole_file(path.with_suffix(".pt")) as draft:  # only the weights, for MONAI's ckpt_export
         torch.save({name: tensor.detach().cpu() for name, tensor in model.network.state_dict().items()}, draft)
     (path.parent / CHECKPOINT).unlink(missing_ok=True)
     print(f"model written to {path}")
@@ -52,17 +52,17 @@ def save_model(output_dir: str | None, model: TrainedModel) -> None:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Names for ``choose_patients``; None leaves the choice to it."""
+    """Names for ``choose_patients``. None leaves the choice to it."""
 
     train: list[str] | None
     validation: list[str] | None
 
 
 def recorded_patients(checkpoint: str, dataset_dir: str, store: SliceStore) -> Recorded:
-    """Who a model was trained on and who was held out, so that evaluating it never scores a training patient.
+    """The training and held-out patients of a model, so that an evaluation never scores a training patient.
 
-    Another folder than the training's may be the same data, moved or copied: everybody is held out but those who have
-    the name of a training patient. For a model without a record it is everybody.
+    A different folder may contain the same data, moved or copied. All of its patients count as held out, except those
+    with the name of a training patient. Without a record, all patients count as held out.
     """
     path = Path(checkpoint).with_name(RECORD)
     record = read_json(path) if path.is_file() else {}
@@ -76,7 +76,7 @@ def _recorded(record: dict[str, Any], dataset_dir: str, store: SliceStore) -> Re
         if trained:
             print(
                 f"{len(trained)} of {len(store.patients)} patients have the names of training patients and are not "
-                f'scored; if they are other people, add --train_patients "[]"'
+                f'scored; if they are different people, add --train_patients "[]"'
             )
         return Recorded(trained, validation=None)
     return Recorded(record["train_patients"], record["validation_patients"])

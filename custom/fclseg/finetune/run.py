@@ -1,7 +1,7 @@
-"""Fine-tuning from Python: the bundle's own train config with overrides, executed in this process.
+"""Fine-tuning from Python: runs the bundle's own train config, with overrides, in this process.
 
-A study calls this thousands of times, so nothing is started, re-read or written that is not needed; but network, data,
-augmentation, loss and loop are the ones that ``python -m monai.bundle run`` uses, because they come from the same file.
+A study calls this thousands of times, so nothing unnecessary is started, read again or written. Network, data,
+augmentation, loss and loop are the same as in ``python -m monai.bundle run``, because they come from the same file.
 """
 
 import time
@@ -20,16 +20,16 @@ from fclseg.resources import bundle_folder
 
 @dataclass(frozen=True)
 class FinetuneSpec:
-    """One fine-tuning: on whom, from which encoder, and how much of the encoder may move."""
+    """One fine-tuning: patients, encoder, and how much of the encoder is trained."""
 
     dataset_dir: str | Path
-    train_patients: tuple[str, ...] | None = None  # None: as the bundle chooses, a quarter of them held out
+    train_patients: tuple[str, ...] | None = None  # None: the bundle chooses and holds out a quarter
     validation_patients: tuple[str, ...] | None = None
     anatomy: Anatomy = ANATOMIES[DEFAULT]
     preset: str = "small"
     pretrained_encoder: str | Path | None = None  # None: random initial weights
     pretrained_network: str | Path | None = None  # encoder and decoder
-    freeze_encoder: bool = False  # True: the probe of the encoder's features
+    freeze_encoder: bool = False  # True: frozen-encoder evaluation
     seed: int = 0
     hd95: bool = False
     overrides: Mapping[str, object] = field(default_factory=dict)  # any other key of the train config
@@ -37,10 +37,10 @@ class FinetuneSpec:
 
 @dataclass(frozen=True)
 class FinetuneResult:
-    evaluation: Evaluation  # of the validation patients
+    evaluation: Evaluation  # scores of the validation patients
     losses: list[float]  # mean training loss of each epoch
     seconds: float
-    evaluator: VolumeEvaluator  # with the trained network, for pictures of its predictions
+    evaluator: VolumeEvaluator  # has the trained network, for pictures of its predictions
 
 
 def bundle_config(anatomy: Anatomy, name: str) -> Path:
@@ -49,7 +49,7 @@ def bundle_config(anatomy: Anatomy, name: str) -> Path:
 
 
 def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progress: bool = False) -> FinetuneResult:
-    """Train and evaluate as the bundle does; with ``output_dir`` also write model and tables there."""
+    """Train and evaluate like the bundle. With ``output_dir``, also write model and tables there."""
     began = time.perf_counter()
     parser = training_config(spec, output_dir, progress)
     outcome = _run(parser)
@@ -59,14 +59,14 @@ def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progre
 
 
 def run_bundle(anatomy: Anatomy, changes: Mapping[str, object]) -> Evaluation:
-    """Train as ``python -m monai.bundle run`` does with these overrides, without its messages."""
+    """Train like ``python -m monai.bundle run`` with these overrides, but without its messages."""
     parser = _config(anatomy)
     parser.update(dict(changes))
     return _run(parser)
 
 
 def _run(parser: ConfigParser) -> Evaluation:
-    """All steps of the config; the last one's outcome. Errors are the user's sentence where there is one."""
+    """Run all steps of the config and return the result of the last. Errors are the user's sentence if there is one."""
     try:
         for step in range(len(parser["run"])):
             outcome = parser.get_parsed_content(f"run#{step}")
@@ -85,10 +85,11 @@ def _config(anatomy: Anatomy) -> ConfigParser:
 
 
 def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress: bool) -> ConfigParser:
-    """The bundle's train config with this spec's values in place of its defaults.
+    """The bundle's train config with the values of this spec instead of its defaults.
 
-    MONAI executes texts that begin with $ and resolves those with @, % or #, also inside lists. Names of patients are
-    names of folders, which anybody may have chosen: they go in as tuples, and paths as ``Path``, which it leaves alone.
+    MONAI executes strings that start with $ and resolves those with @, % or #, also inside lists. Patient names are
+    folder names, which anybody may have chosen. So they are passed as tuples, and paths as ``Path``: MONAI leaves these
+    alone.
     """
     parser = _config(spec.anatomy)
     parser.update(
@@ -105,7 +106,7 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
             "seed": spec.seed,
             "hd95": spec.hd95,
             "progress": progress,
-            # Studies compare methods: every one trains equally long, and is scored on the network's own grid.
+            # Studies compare methods, so all of them train equally long and are scored on the network's own grid.
             "epochs": "$@settings.finetuning.epochs_for(@steps_per_epoch)",
             "original_grid": False,
             "refined": "$@settings.finetuning.refined",

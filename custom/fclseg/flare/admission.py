@@ -1,7 +1,7 @@
-"""Runs that a site knows: when each began here, and whether a person approved it.
+"""The runs that a site knows: when each one started here, and whether somebody approved it.
 
-One small file for each run in ``admitted`` of the site's folder of runs. It is bound to the run's identity and
-settings, so that a run which is started over or changed under its old name is a new run here.
+Each run has one small file in the folder ``admitted`` of the site's runs. The file is bound to the run's identity and
+settings. A run that is started over or changed under its old name is therefore a new run for the site.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ FOLDER = "admitted"
 
 @dataclass(frozen=True)
 class Admission:
-    """What is known of one run."""
+    """What the site knows about one run."""
 
     run: str
     fingerprint: str  # of the run's identity and settings
@@ -30,7 +30,7 @@ class Admission:
     preset: str
     rounds: int
     submitter: str
-    asked: float  # when the first task came, in seconds since 1970
+    asked: float  # when the first task arrived, in seconds since 1970
     approved: bool = False
 
 
@@ -46,21 +46,23 @@ class Admissions:
         self._folder = runs / FOLDER
 
     def admit(self, asked: Admission, approval: bool) -> Admission:
-        """The run as this site knows it, written down if it is new; refused while a person's approval is missing."""
+        """Look up the run, and record it if it is new. Raises as long as a required approval is missing."""
         known = self.find(asked.run)
         if known is None or known.fingerprint != asked.fingerprint:
             known = asked
             self._write(known)
         if approval and not known.approved:
-            raise PolicyError(f"run '{known.run}' waits for the approval of a person at this site")
+            raise PolicyError(f"run '{known.run}' is waiting for approval at this site")
         return known
 
     def approve(self, run: str) -> Admission:
-        """Note a person's approval."""
+        """Record that somebody approved the run."""
         known = self.find(run)
         if known is None:
             waiting = ", ".join(sorted(entry.run for entry in self.all() if not entry.approved)) or "none"
-            raise FCLSegError(f"no run '{run}' has asked this site for a task yet: waiting for approval are: {waiting}")
+            raise FCLSegError(
+                f"no run '{run}' has asked this site for a task yet; runs waiting for approval: {waiting}"
+            )
         self._write(replace(known, approved=True))
         return known
 
@@ -74,7 +76,7 @@ class Admissions:
 
     def _path(self, run: str) -> Path:
         if run != Path(run).name or run.startswith("."):
-            raise FCLSegError(f"'{run}' cannot name a run: give the plain name of a run folder")
+            raise FCLSegError(f"'{run}' is not a valid run name: give the plain name of a run folder")
         return self._folder / f"{run}.json"
 
     def _write(self, admission: Admission) -> None:

@@ -1,4 +1,4 @@
-"""Makes the next global model out of the results of a round, and keeps out what is not in order."""
+"""Computes the next global model from the results of a round, and rejects invalid results."""
 
 from dataclasses import dataclass
 
@@ -34,8 +34,9 @@ class Contribution:
 
 
 class Aggregator:
-    """Takes the results of one round as they arrive and keeps them until the round ends; a refused result leaves no
-    trace. Only when all are there can one tell which is out of proportion.
+    """Collects the results of one round as they arrive and keeps them until the round ends.
+
+    A refused result leaves no trace. Outliers can only be found when all results have arrived.
     """
 
     def __init__(
@@ -58,20 +59,20 @@ class Aggregator:
 
     @property
     def weights(self) -> dict[str, int]:
-        """n_c of the sites that count, none out of proportion."""
+        """n_c of the accepted sites, capped so that no site dominates."""
         samples = {site: held.samples for site, held in self._held.items()}
         return capped(samples, self._protection.weight_cap) if samples else {}
 
     def accept(self, site: str, message: Message) -> None:
-        """Keep a site's result if everything about it is in order."""
+        """Keep a site's result if it passes all checks."""
         number = self._model.next_round
         if message.round_number != number:
             raise PublicError(f"{site}: the result belongs to round {message.round_number!r:.40}, not to {number}")
         if site in self._held:
-            raise PublicError(f"{site}: there is a result for this round already")
+            raise PublicError(f"{site}: this site has already sent a result for this round")
         check_message(message, self._like, site)
         if foreign := sorted({other for states in message.others.values() for other in states} - {site}):
-            raise PublicError(f"{site}: the result speaks for another site, '{foreign[0]:.40}'")
+            raise PublicError(f"{site}: the result contains data of another site, '{foreign[0]:.40}'")
         passed_on = {name: states[site] for name, states in message.others.items() if site in states}
         self._check_complete(site, {*message.components, *passed_on})
         for name, state in passed_on.items():
@@ -82,11 +83,11 @@ class Aggregator:
     def _check_complete(self, site: str, brought: set[str]) -> None:
         expected = {flow.component for flow in self._flows}
         if different := sorted(expected ^ brought):
-            fault = "lacks" if different[0] in expected else "brings unexpected"
+            fault = "lacks" if different[0] in expected else "has an unexpected"
             raise PublicError(f"{site}: the result {fault} component '{different[0]}': run the same job everywhere")
 
     def settle(self) -> dict[str, str]:
-        """Shorten or leave out updates that are far longer than the others'; returns {site: why it was left out}."""
+        """Clip or reject updates whose norm is far above the median. Returns {site: why it was rejected}."""
         if self._protection.outliers == OFF or not self._held:
             return {}
         refused: dict[str, str] = {}
@@ -101,7 +102,7 @@ class Aggregator:
                     held = self._held[site].components
                     held[name] = shorten(held[name], before, factor * usual / norm)
                 else:
-                    refused[site] = f"{site}: its update of '{name}' is {norm / usual:.3g} times as long as the median"
+                    refused[site] = f"{site}: the norm of its update of '{name}' is {norm / usual:.3g} times the median"
         for site in refused:
             del self._held[site]
         return refused
@@ -113,7 +114,7 @@ class Aggregator:
         model.means |= results
         model.fresh = set(results)
         for flow in self._flows:
-            if flow.combine == OTHERS:  # of a site that was not asked or did not answer, its last one stays
+            if flow.combine == OTHERS:  # a site that was not asked or did not answer keeps its last one
                 model.others[flow.component] |= {s: held.passed_on[flow.component] for s, held in self._held.items()}
         model.trained = sorted(self._held)
         model.next_round += 1

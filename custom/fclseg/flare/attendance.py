@@ -1,4 +1,4 @@
-"""Which sites take part in a round: the draw of C_r, and sites that fall silent and come back."""
+"""Which sites take part in a round: drawing C_r, and sites that stop answering and come back."""
 
 import math
 
@@ -8,16 +8,16 @@ from fclseg.randomness import generator
 
 
 class Attendance:
-    """A site that let a time-out pass is not asked again, so that it costs once; when it asks for work, it is back."""
+    """A site that timed out is not asked again, so that it delays only one round. It is back once it asks for work."""
 
     def __init__(self, sites: list[str], fraction: float, seed: int):
         self.sites, self.fraction, self.seed = sorted(sites), fraction, seed
         self.silent: set[str] = set()
 
     def draw(self, round_number: int) -> list[str]:
-        """C_r: a random share of all sites, from (seed, round) alone, so that a repeated round asks the same ones.
+        """C_r: a random fraction of all sites, drawn from (seed, round), so that a repeated round asks the same sites.
 
-        Places of silent sites go to the next in the draw.
+        A silent site is replaced by the next site in the drawn order.
         """
         order = torch.randperm(len(self.sites), generator=generator(self.seed, "server", round_number, "clients"))
         present = [self.sites[index] for index in order if self.sites[index] not in self.silent]
@@ -27,7 +27,7 @@ class Attendance:
         self.silent.add(site)
 
     def heard(self, site: str) -> bool:
-        """Note a sign of life; True when the site had been silent."""
+        """Record that the site is alive. Returns True if it had been silent."""
         if site not in self.silent:
             return False
         self.silent.discard(site)

@@ -1,6 +1,6 @@
-"""A site's audit file: one line for everything that left and everything that was refused. Lines are only added.
+"""A site's audit file: one line for everything that left and everything that was refused. Lines are only appended.
 
-Each line holds the checksum of the line before it, so that a line that was changed or taken out is noticed.
+Each line contains the checksum of the line before it, so that a changed or removed line is detected.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ class Audit:
         self.path = runs / FILE
 
     def note(self, **entry: Any) -> None:
-        """Add a line; it is on the disk when this returns, before what it describes leaves."""
+        """Append a line. It is on disk when this returns, before the data it describes leaves."""
         private_folder(self.path.parent)
         with held(self.path.with_suffix(".lock"), "the audit file", LOCK_SECONDS):
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -40,7 +40,7 @@ class Audit:
                 os.close(descriptor)
 
     def entries(self) -> list[dict[str, Any]]:
-        """All lines, oldest first; refuses a file in which one was changed or taken out."""
+        """All lines, oldest first. Raises if a line was changed or removed."""
         if not self.path.exists():
             return []
         found, before = [], ""
@@ -52,14 +52,14 @@ class Audit:
                 intact = False
             if not intact:
                 raise FCLSegError(
-                    f"{self.path} was changed before or in line {number}: find out by whom; what follows is not proven"
+                    f"{self.path} was changed in or before line {number}: find out by whom; later lines prove nothing"
                 )
             found.append(entry)
             before = line
         return found
 
     def _last(self) -> str:
-        """The last line; files of years are read from their end."""
+        """The last line, read from the end because the file may cover years."""
         if not self.path.exists():
             return ""
         with open(self.path, "rb") as file:

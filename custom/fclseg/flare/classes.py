@@ -1,9 +1,9 @@
-"""Which classes a job may name, and nothing else of this package: the list that kits and simulations carry.
+"""The allow-list of classes that a job may name. Startup kits and simulations contain it.
 
-NVFlare builds whatever a job's configuration names, and calls it, as long as an entry of this list is the same or a
-prefix ending in a dot. So every entry is the full name of one class, and each of these classes is harmless with any
-arguments: it takes no path, no name and no expression from the job. ``tests/jobs`` checks the committed jobs against
-the list.
+NVFlare instantiates every class that a job's configuration names if an entry of this list equals its name or is a
+prefix of it that ends in a dot. Every entry is therefore the full name of one class. Each of these classes is harmless
+with any arguments: it takes no path, no name and no expression from the job. ``tests/jobs`` checks the committed jobs
+against the list.
 """
 
 SITE_CLASSES = (
@@ -15,7 +15,7 @@ SITE_CLASSES = (
     "fclseg.flare.filters.ptnu.PredictTarget",
     "fclseg.flare.learner.SiteLearner",
 )
-"""What a job may build at a hospital."""
+"""Classes that a job may instantiate at a hospital."""
 
 SERVER_CLASSES = (
     "fclseg.flare.controller.RoundController",
@@ -23,11 +23,11 @@ SERVER_CLASSES = (
     "fclseg.flare.filters.ptnu.TargetToDistance",
     "fclseg.flare.tensorboard.RunCurves",
 )
-"""What a job may build on the server."""
+"""Classes that a job may instantiate on the server."""
 
 
 def resources(classes: tuple[str, ...]) -> dict[str, object]:
-    """The entries of NVFlare's ``local/resources.json`` that keep everything else out and the logs in."""
+    """Entries of NVFlare's ``local/resources.json`` that forbid all other classes and keep log files at the site."""
     return {
         "class_list_enforcement_mode": "enforce",
         "class_allow_list": list(classes),

@@ -1,4 +1,4 @@
-"""The server's end of a run's codec: what leaves as bytes and what arrives as bytes."""
+"""The server side of a run's codec: encodes what leaves and decodes what arrives."""
 
 from collections.abc import Mapping
 
@@ -13,40 +13,40 @@ from fclseg.flare.messages import NEEDS_WHOLE, Message
 from fclseg.flare.model import GlobalModel
 
 FEATURES = "features"
-"""The one entry of a component that is passed on as bytes."""
+"""The only entry of a component that is passed on as bytes."""
 
 
 def start_downlink(
     row: Row, codec: RunCodec | None, means: Mapping[str, Arrays], seed: int, known: bool
 ) -> Downlink | None:
-    """The networks that come down each round, as they are before the first; ``known``: sites derive them themselves."""
+    """The networks that come down each round, before the first round; ``known``: sites derive them from the seed."""
     down = [flow.component for flow in row.flows if flow.down == ALWAYS and flow.combine == MEAN]
     held = {name: dict(means[name]) for name in down if name in means}
     return Downlink(codec.networks, seed, held, known=known) if codec else None
 
 
 class Coding:
-    """What the round loop asks for. This one is of a run without a codec: everything stays as it is."""
+    """The interface that the round loop uses. This class is for runs without a codec: nothing is changed."""
 
     def __init__(self, model: GlobalModel):
         self.model = model
 
     def networks(self, number: int) -> dict[str, Arrays]:
-        """The averaged components that come down in this round, as the sites will hold them."""
+        """The averaged components that come down in this round, as the sites will decode them."""
         return self.model.downloads()
 
     def outgoing(self, site: str, message: Message) -> Message:
-        """The message to a site, with the bytes that a filter sends instead of networks."""
+        """The message to a site, with the bytes that a filter sends instead of the networks."""
         return message
 
     def incoming(self, site: str, message: Message) -> None:
         """Decode what a site sent, in place."""
 
     def failed(self, failures: Mapping[str, str]) -> None:
-        """Note the sites that could not decode what they were sent."""
+        """Record the sites that could not decode what they were sent."""
 
     def carry_over(self, previous: Mapping[str, Arrays]) -> None:
-        """After aggregation: what rounding lost of the networks before stays in those that follow."""
+        """After aggregation: carry the rounding error of the previous networks over to the new ones."""
 
 
 class Coded(Coding):
@@ -77,9 +77,11 @@ class Coded(Coding):
         return message
 
     def incoming(self, site: str, message: Message) -> None:
-        """An answer also says that the site holds the round's networks."""
+        """An answer also confirms that the site has the networks of this round."""
         if plain := sorted(set(self._flows) & set(message.components)):
-            raise PublicError(f"{site}: component '{plain[0]}' came without the run's codec: run one job at every site")
+            raise PublicError(
+                f"{site}: component '{plain[0]}' arrived without the run's codec: run the same job at every site"
+            )
         if unknown := sorted({*message.encoded, *message.others} - set(self.like)):
             raise PublicError(f"{site}: unknown component '{unknown[0]}': run the same version and job at every site")
         try:

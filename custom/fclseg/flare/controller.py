@@ -30,7 +30,7 @@ POLL_SECONDS = 0.05
 
 
 class RoundController(Controller):
-    """NVFlare's side of a run: who takes part, sending tasks, waiting, and what happens to sites that fail."""
+    """The NVFlare part of a run: choosing sites, sending tasks, waiting, and handling sites that fail."""
 
     def __init__(self, settings: dict[str, Any]):
         super().__init__(task_check_period=POLL_SECONDS)
@@ -40,15 +40,15 @@ class RoundController(Controller):
 
     @cached_property
     def _settings(self) -> RunSettings:
-        """The job's settings; wrong ones end the run with a sentence."""
+        """The job's settings. Invalid settings end the run with a one-sentence error."""
         return RunSettings.read(self._given)
 
     def run_path(self, fl_ctx: FLContext) -> Path:
         return Place.of_server(fl_ctx).runs / self._settings.run
 
     def start_controller(self, fl_ctx: FLContext) -> None:
-        """Everything that can fail with a sentence for the user happens in ``control_flow``."""
-        os.umask(0o077)  # runs of real sites, and the images of a simulation, are for this account alone
+        """Does nothing that can fail: errors for the user are raised in ``control_flow``."""
+        os.umask(0o077)  # only this account may read runs of real sites and images of a simulation
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         self.cancel_all_tasks()
@@ -60,7 +60,7 @@ class RoundController(Controller):
         if event_type == EventType.BEFORE_PROCESS_TASK_REQUEST and self._attendance:
             site = fl_ctx.get_peer_context().get_identity_name()
             if self._attendance.heard(site):
-                self.log_info(fl_ctx, f"{site} asks for work again and is let back in")
+                self.log_info(fl_ctx, f"{site} is asking for work again and takes part again")
 
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
@@ -93,14 +93,14 @@ class RoundController(Controller):
         self.log_info(fl_ctx, sentence)
         config: dict[str, Any] = {"settings": self._settings.to_dict()}
         config |= {name: shared.get(name) for name in ("data", "splits")}
-        if place.simulated:  # patients are dealt out by the number of sites, so that must not change
+        if place.simulated:  # the number of sites determines how patients are split across them, so it must not change
             config["sites"] = present
         folder.open(config, fresh=start_over())
         sites = folder.admit(present)
         self._attendance = Attendance(sites, self._settings.fraction, self._settings.seed)
         for site in sorted(set(sites) - set(present)):
             self._attendance.fell_silent(site)
-            self.log_warning(fl_ctx, f"{site} is not connected: the run goes on without it")
+            self.log_warning(fl_ctx, f"{site} is not connected: the run continues without it")
         run = {"id": folder.config["id"], "settings": self._settings.to_dict(), "sites": sites, "shared": shared}
         loop = RunLoop(self._settings, folder, run, self._attendance, self._meter)
 
@@ -120,9 +120,9 @@ class RoundController(Controller):
         abort_signal: Signal,
         fl_ctx: FLContext,
     ) -> dict[str, str]:
-        """Send each site its own task, wait for all, and return {site: why its answer is missing or refused}.
+        """Send each site its own task and wait for all. Returns {site: why its answer is missing or was refused}.
 
-        One task per site instead of one broadcast: each can carry its own data and end on its own.
+        One task per site instead of one broadcast: each task can carry its own data and end on its own.
         """
         failures: dict[str, str] = {}
 
@@ -132,8 +132,8 @@ class RoundController(Controller):
                 accept(site, read_result(client_task.result))
             except Exception as error:
                 failures[site] = str(error)
-                self.log_warning(fl_ctx, f"round discarded for {site}: {error}")
-            client_task.result = None  # aggregated or refused: free the memory
+                self.log_warning(fl_ctx, f"the result of {site} is not used in this round: {error}")
+            client_task.result = None  # free the memory: the result has been aggregated or refused
 
         tasks = {
             site: Task(task_name, message.to_shareable(), timeout=timeout, result_received_cb=received)
@@ -154,11 +154,13 @@ class RoundController(Controller):
         return failures
 
     def _wait(self, tasks: list[Task], pickup: int, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Until every task has ended; one that no site fetches for ``pickup`` seconds is given up."""
+        """Wait until every task has ended. A task that no site fetches within ``pickup`` seconds is cancelled."""
         started = time.monotonic()
         while waiting := [task for task in tasks if task.completion_status is None]:
             if abort_signal.triggered:
-                raise FCLSegError("the run was stopped before it was complete: the same command again continues it")
+                raise FCLSegError(
+                    "the run was stopped before it was complete: run the same command again to continue it"
+                )
             if time.monotonic() - started > pickup:
                 for task in waiting:
                     if not task.client_tasks:
@@ -170,7 +172,7 @@ def read_result(result: Shareable) -> Message:
     """The message in a result, or an error with the site's reason."""
     code = result.get_return_code()
     if code != ReturnCode.OK:
-        fallback = f"the site answered {code}; its own log says why"
+        fallback = f"the site answered {code}; see the site's own log for the reason"
         if code == ReturnCode.TASK_DATA_FILTER_ERROR:
             fallback += f"; {NEEDS_WHOLE}"
         raise FCLSegError(result.get_header(REASON) or fallback)

@@ -1,4 +1,4 @@
-"""A site's end of the curves: scalars through NVFlare's own analytics."""
+"""The site side of the training curves: sends scalars with NVFlare's own analytics."""
 
 from nvflare.apis.analytix import AnalyticsDataType
 from nvflare.apis.fl_component import FLComponent
@@ -11,16 +11,16 @@ FED_EVENT = FED_EVENT_PREFIX + EVENT
 
 
 def send_curves(component: FLComponent, fl_ctx: FLContext, step: int, **values: float) -> None:
-    """Send scalars; ``SiteCurves`` in the job passes them on to the server."""
+    """Send scalars. ``SiteCurves`` in the job forwards them to the server."""
     for tag, value in values.items():
         dxo = create_analytic_dxo(tag=tag, value=float(value), data_type=AnalyticsDataType.SCALAR, global_step=step)
         send_analytic_dxo(component, dxo=dxo, fl_ctx=fl_ctx)
 
 
 class SiteCurves(ConvertToFedEvent):
-    """Passes scalars on to the server, and nothing else.
+    """Forwards scalars to the server, and nothing else.
 
-    NVFlare's own class lets a job choose which events leave the site, and every line of a log is an event.
+    NVFlare's own class lets the job choose which events leave the site, and every log line is an event.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Measuring what PTNU and DP predict. Off by default: a run that measures sends more, but trains exactly the same.
+"""Measures how well PTNU and DP predict. Off by default: it adds traffic, but does not change the training.
 
-With ``diagnostics`` each site also sends its target network three times: as it was before the round (``own``), as it
-was received or predicted (``given``), and as the round left it (``trained``). The server averages the last, which is
-the true global target of the next round, and compares.
+With ``diagnostics`` each site also sends its target network three times: before the round (``own``), as received or
+predicted (``given``), and after training (``trained``). The server averages the trained ones, which gives the true
+global target of the next round, and compares the predictions with it.
 """
 
 import math
@@ -21,7 +21,7 @@ PREFIX = "diagnostic."
 
 
 def before(site: Site, message: Message) -> dict[str, Arrays]:
-    """What the site had and what it was given, to be sent with the round's result."""
+    """The target that the site had and the one it was given, to be sent with the result of the round."""
     if not site.settings.diagnostics:
         return {}
     own = {PREFIX + "own": to_arrays(site.method.send("target"))}
@@ -34,12 +34,12 @@ def after(site: Site) -> dict[str, Arrays]:
 
 
 def take(message: Message) -> dict[str, Arrays]:
-    """Take the diagnostic components out of a result."""
+    """Remove the diagnostic components from a result and return them."""
     return {name: message.components.pop(name) for name in list(message.components) if name.startswith(PREFIX)}
 
 
 class Diagnostics:
-    """The server's side: keeps the true global target of the coming round."""
+    """The server side: keeps the true global target of the next round."""
 
     def __init__(self) -> None:
         self.truth: Arrays | None = None
@@ -47,7 +47,7 @@ class Diagnostics:
         self._errors: dict[str, dict[str, float]] = {}
 
     def accept(self, site: str, found: dict[str, Arrays], samples: int, online: Mapping[str, np.ndarray]) -> None:
-        """Compare what ``take`` found in a result with the truth of this round."""
+        """Compare what ``take`` found in a result with the true target of this round."""
         if trained := found.get(PREFIX + "trained"):
             self._next.add(trained, samples, site)
         if self.truth is None:
@@ -59,7 +59,7 @@ class Diagnostics:
             self._errors[site] = {name: error / scale for name, error in errors.items()}
 
     def finish(self, online: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """The record of the round; ``online`` is the global network that the round began with."""
+        """The record of the round; ``online`` is the global network at the start of the round."""
         record: dict[str, Any] = {"target_errors": self._errors}
         if self.truth is not None:
             record["d"] = distance(online, self.truth)
@@ -70,5 +70,5 @@ class Diagnostics:
 
 
 def _norm(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> float:
-    """Euclidean norm of the difference of two networks' parameters."""
+    """Euclidean norm of the difference between the parameters of two networks."""
     return math.sqrt(sum(float(((a[name].astype(np.float64) - b[name]) ** 2).sum()) for name in parameter_names(b)))

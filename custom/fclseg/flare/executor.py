@@ -1,6 +1,7 @@
-"""NVFlare's entry at a site: passes each task through the hospital's gate to the learner, and failures to nobody else.
+"""NVFlare's entry point at a site: passes each task through the hospital's gate to the learner.
 
-This is the only executor that a site's list of classes has, so no job can do without the gate.
+Details of a failure stay at the site. This is the only executor on a site's allow-list of classes, so no job can
+bypass the gate.
 """
 
 import importlib
@@ -22,7 +23,7 @@ from fclseg.flare.problems import note_problem, public_sentence
 
 
 class SiteExecutor(LearnerExecutor):
-    """NVFlare's own executor calls ``validate`` before training and knows no ``distance`` task."""
+    """Replaces NVFlare's own executor, which calls ``validate`` before training and has no ``distance`` task."""
 
     def __init__(self, learner_id: str):
         super().__init__(learner_id, train_task=PRETRAIN_TASK)
@@ -36,7 +37,7 @@ class SiteExecutor(LearnerExecutor):
         try:
             check_logs_stay(fl_ctx)
             if not self.is_initialized:
-                os.umask(0o077)  # whatever this process writes is for the site's account alone
+                os.umask(0o077)  # only the site's account may read what this process writes
                 self.initialize(fl_ctx)
                 self.is_initialized = True
             site, message = self.learner.open(shareable, fl_ctx)
@@ -48,8 +49,8 @@ class SiteExecutor(LearnerExecutor):
             return self._failed(task_name, error, fl_ctx)
 
     def _failed(self, task_name: str, error: Exception, fl_ctx: FLContext) -> Shareable:
-        """A failed result. What is wrong in full stays in the site's own file: error messages name files, and those
-        may name patients."""
+        """A failed result. The full error stays in the site's own file: error messages contain file names, and those
+        may contain patient names."""
         note_problem(Place.of_site(fl_ctx).runs, f"task {task_name} failed", error)
         self.log_error(fl_ctx, f"task {task_name} failed: {public_sentence(error)}")
         reply = make_reply(ReturnCode.EXECUTION_EXCEPTION)
@@ -58,9 +59,9 @@ class SiteExecutor(LearnerExecutor):
 
 
 def check_logs_stay(fl_ctx: FLContext) -> None:
-    """Refuse to work where NVFlare sends the site's log files to the server; in a simulation all is one machine."""
+    """Refuse to work if NVFlare sends the site's log files to the server. A simulation runs on one machine."""
     if not Place.of_site(fl_ctx).simulated and is_log_streaming_allowed(fl_ctx):
         raise PublicError(
-            'this site sends its log files to the server, and they may name patients: set "allow_log_streaming" to '
-            "false in its local/resources.json and restart it"
+            'this site sends its log files to the server, which may contain patient names: set "allow_log_streaming" '
+            "to false in its local/resources.json and restart it"
         )

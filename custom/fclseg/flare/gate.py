@@ -1,8 +1,8 @@
-"""The door of a hospital: what a run may ask for, and what may leave. The executor passes every task through it.
+"""The gate of a hospital: what a run may ask for, and what may leave. The executor passes every task through it.
 
-It is part of the installed package and reads the site's own policy, so no job can go around it. Results are checked
-last, after training: what the exchange plan does not send in this round stays, what the policy does not let leave stops
-the whole result, and every line of the audit file is on the disk before its result leaves.
+It is part of the installed package and reads the site's own policy, so no job can bypass it. Results are checked last,
+after training. Components that the exchange plan does not send in this round stay at the site. A component that the
+policy does not let leave stops the whole result. The line in the audit file is on disk before its result leaves.
 """
 
 import math
@@ -27,14 +27,14 @@ from fclseg.privacy.settings import NETWORKS, PrivacySettings
 
 @dataclass
 class Gate:
-    """One site's door for one task."""
+    """The gate of one site for one task."""
 
     site: Site
     task_name: str
     task: Message
 
     def admit(self) -> None:
-        """Refuse the task where the policy forbids the run; a simulation has no hospital to ask."""
+        """Refuse the task if the policy forbids the run. In a simulation there is no hospital to ask."""
         if self.site.place.simulated:
             return
         try:
@@ -48,7 +48,7 @@ class Gate:
         rounds = self.site.rounds
         policy.check_run(settings.job, settings.preset, self.site.foreign_changes, rounds)
         if not 0 <= self.task.round_number < rounds:
-            raise PolicyError(f"the task belongs to round {self.task.round_number} of a run of {rounds}")
+            raise PolicyError(f"the task is for round {self.task.round_number}, outside the run's {rounds} rounds")
         asked = Admission(
             run=settings.run,
             fingerprint=fingerprint(self.site.run_id, settings.identity),
@@ -65,7 +65,7 @@ class Gate:
             policy.check_patients(self.site.patient_count)
 
     def release(self, answer: Message) -> Message:
-        """The answer as it may leave, or an error instead of it."""
+        """The answer in the form that may leave. Raises if it may not."""
         answer = self._planned(answer)
         wanted = self.site.settings.privacy
         if self.site.place.simulated:
@@ -80,9 +80,7 @@ class Gate:
                 multipliers = self._protect(answer, settings)
                 covered = self._covered(answer, multipliers)
                 if policy.epsilon is not None and (open_ones := sorted(_names(answer) - covered)):
-                    raise PolicyError(
-                        f"this site keeps a privacy budget, and '{open_ones[0]}' would leave without noise"
-                    )
+                    raise PolicyError(f"this site has a privacy budget, but '{open_ones[0]}' would leave without noise")
                 epsilon = budget.after(policy, multipliers)
                 self._note(
                     SENT,
@@ -99,7 +97,7 @@ class Gate:
         return answer
 
     def _planned(self, answer: Message) -> Message:
-        """Without the components that the exchange plan does not send up in this round (DP: the target network)."""
+        """Drop the components that the exchange plan does not send up in this round (DP: the target network)."""
         if answer.distance is not None and not (answer.components or answer.others):
             return answer
         leaves = goes_up(self.site.settings.row, answer.round_number, self.site.calibration_rounds)
@@ -112,29 +110,29 @@ class Gate:
         return answer
 
     def _check_possible(self, answer: Message, settings: PrivacySettings) -> None:
-        """Refuse what would leave other than the policy means it to."""
+        """Refuse what the policy's protections cannot be applied to."""
         if not answer.others:
             return
         if self.site.place.policy.clip is not None and not settings.on_features:
-            raise PolicyError(f"this site clips what it sends, and '{next(iter(answer.others))}' cannot be clipped")
+            raise PolicyError(f"this site clips what it sends, but '{next(iter(answer.others))}' cannot be clipped")
         if settings.prototypes is not None and self.site.codec is not None:
-            raise PolicyError("this site sends prototypes instead of features, and the run's codec cannot carry them")
+            raise PolicyError("this site sends prototypes instead of features, but the run's codec cannot encode them")
 
     def _protect(self, answer: Message, settings: PrivacySettings) -> dict[str, float]:
-        """Change what leaves as the settings say; the noise multipliers of what has noise now."""
+        """Apply the protections to what leaves. Returns the noise multipliers of everything that now has noise."""
         if not settings.shown() or not (answer.components or answer.others):
             return {}
-        from fclseg.flare.protect import protect  # imports methods and data, which a plain round need not wait for
+        from fclseg.flare.protect import protect  # imports methods and data, which a plain round does not need
 
         needed = answer.components if settings.clip is not None else ()
         return protect(self.site, answer, received_networks(self.site, self.task, needed), settings)
 
     def _covered(self, answer: Message, multipliers: Collection[str]) -> set[str]:
-        """The names of what leaves with noise."""
+        """The names of the components that leave with noise."""
         return set(multipliers) | (set(answer.components) if NETWORKS in multipliers else set())
 
     def _norm(self, answer: Message) -> float | None:
-        """Euclidean norm of the update as it leaves, over all networks; None where there is none."""
+        """Euclidean norm of the update as it leaves, over all networks; None if there is no update."""
         received = received_networks(self.site, self.task)
         known = [update_norm(arrays, received[name]) for name, arrays in answer.components.items() if name in received]
         return math.hypot(*known) if known else None
@@ -156,12 +154,12 @@ class Gate:
 
 
 def _names(answer: Message) -> set[str]:
-    """Everything that an answer carries, the numbers of its report aside."""
+    """The names of everything in an answer, except for the numbers of its report."""
     return {*answer.components, *answer.others} | ({DISTANCE} if answer.distance is not None else set())
 
 
 def received_networks(site: Site, task: Message, needed: Collection[str] = ()) -> dict[str, Arrays]:
-    """What this task brought, or the distance task of the same round; refuses where an update has no beginning."""
+    """The networks of this task or of the distance task of its round. Raises if an update has no starting point."""
     kept = site.memory.recall_global(task.round_number)
     received = {name: to_arrays(part) for name, part in kept.items()} | task.components
     if unknown := sorted(set(needed) - set(received)):

@@ -1,9 +1,9 @@
 """Writes NVFlare jobs from the exchange plan: ``python -m fclseg.flare.jobs jobs`` makes the committed ones.
 
-A job is configuration only. The package is installed at every site, so a hospital need not allow foreign code: its kit
-lists the classes that a job may name (``classes.py``), and none of them takes a path or a name from the job. A
-simulator that somebody starts by hand has no such list. It builds classes of other packages only for jobs that have a
-folder ``custom``, so the committed jobs have one, without code.
+A job is configuration only. The package is installed at every site, so a hospital does not have to allow foreign code:
+its startup kit lists the classes that a job may name (``classes.py``), and none of them takes a path or a name from the
+job. A simulator that is started by hand has no such list. It instantiates classes of installed packages only for jobs
+that have a folder ``custom``, so the committed jobs have one, without code.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from fclseg.presets import Preset, get_preset
 CONTROLLER = "controller"
 CODEC_FILTERS = "fclseg.flare.filters.codec"
 CUSTOM, NOTE = "app/custom", "README.md"
-"""Where a job would have code, and the one file that ours have there."""
+"""The folder for a job's code, and the only file that our jobs have there."""
 NO_CODE = """There is no code here, on purpose. NVFlare's simulator runs classes of an installed package (`fclseg`) only
 for jobs that have this folder. Jobs for real sites are made without it: see docs/operations.md.
 """
@@ -45,7 +45,7 @@ single message may still be lost, so each of those is short enough to be sent ag
 
 
 def meta(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What NVFlare's scheduler reads: a job waits until as many sites are connected as its rounds need answers."""
+    """For NVFlare's scheduler: a job waits until as many sites are connected as a round needs answers."""
     fewest = settings.get("min_sites", 1)
     return {"name": row.job, "resource_spec": {}, "min_clients": fewest, "deploy_map": {"app": ["@ALL"]}}
 
@@ -101,12 +101,12 @@ def client(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_coded(row: Row, settings: Mapping[str, Any]) -> bool:
-    """Whether networks travel as bytes: by the job's settings, or else by its row."""
+    """Whether networks are sent as bytes: the job's settings decide, or else its row."""
     return (settings.get("codec") or row.codec) != PLAIN
 
 
 def _chains(row: Row, distance: Sequence[str], pretrain: Sequence[str]) -> list[dict[str, Any]]:
-    """The filters of each task, in one chain per task, as NVFlare wants it."""
+    """The filters of each task, in one chain per task, as NVFlare requires."""
     chains = {DISTANCE_TASK: distance if row.predicts_distance else [], PRETRAIN_TASK: pretrain}
     return [
         {"tasks": [task], "filters": [{"path": path, "args": {}} for path in paths]}
@@ -116,8 +116,8 @@ def _chains(row: Row, distance: Sequence[str], pretrain: Sequence[str]) -> list[
 
 
 def add_codec(document: dict[str, Any], coded: Mapping[str, Any]) -> None:
-    """Give a job's configuration the codec's filters of another one, where it has none: first what decodes a task, last
-    what encodes. Filters that the job's owner put in stay in between."""
+    """Add the codec filters of another configuration to a job's that has none: decoding comes first, encoding last.
+    Filters that the job's owner added stay in between."""
     if CODEC_FILTERS in json.dumps(document):
         return
     for kind in ("task_data_filters", "task_result_filters"):
@@ -137,8 +137,8 @@ def _codes(entry: Mapping[str, Any]) -> bool:
 
 
 def with_filters(sites: dict[str, Any], filters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The sites' configuration with further filters on what they send, before the codec: NVFlare takes one chain of
-    filters per task."""
+    """The sites' configuration with further filters on what they send. They are inserted before the codec, because
+    NVFlare takes one chain of filters per task."""
     own = [one for chain in sites["task_result_filters"] for one in chain["filters"]]
     chain = {"tasks": [PRETRAIN_TASK], "filters": [*filters, *own]}
     return sites | {"task_result_filters": [chain]} if filters else sites
@@ -147,7 +147,7 @@ def with_filters(sites: dict[str, Any], filters: Sequence[Mapping[str, Any]]) ->
 def files(
     row: Row, settings: Mapping[str, Any], simulator: bool = True, filters: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, str]:
-    """Relative path -> text of all files of a job, for the simulator or for real sites."""
+    """{relative path: text} of all files of a job, for the simulator or for real sites."""
     documents = {
         "meta.json": meta(row, settings),
         "app/config/config_fed_server.json": server(row, settings),
@@ -164,7 +164,7 @@ def write_job(
     simulator: bool = True,
     filters: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Write the job of a row into ``folder``, which is named after it; ``filters`` act on what the sites send."""
+    """Write the job of a row into ``folder``, whose name is the job's; ``filters`` act on what the sites send."""
     for path, text in files(row, settings, simulator, filters).items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,8 @@ DEFAULTS: dict[str, Any] = {"preset": "demo", "seed": 0, "fraction": 1.0, "min_s
 
 
 def defaults(row: Row) -> dict[str, Any]:
-    """Settings of the committed jobs: a first look in a minute. The environment or ``fclseg pretrain`` changes them."""
+    """Settings of the committed jobs: small enough to run in a minute. The environment or ``fclseg pretrain`` can
+    change them."""
     changes = budget(row, get_preset(DEFAULTS["preset"]))
     start = {"network": row.start} if row.start else {}
     return DEFAULTS | start | ({"changes": changes} if changes else {})
@@ -184,8 +185,8 @@ def defaults(row: Row) -> dict[str, Any]:
 def budget(row: Row, preset: Preset) -> dict[str, object]:
     """What a job that trains on labels, or starts from a network that segments already, changes in the preset.
 
-    The server does not know how many labels the sites have, so where the preset bounds the steps, an epoch counts as
-    one step.
+    The server does not know how many labels the sites have. If the preset limits the number of steps, an epoch
+    therefore counts as one step.
     """
     if row.start:
         return preset.adaptation()
@@ -195,8 +196,12 @@ def budget(row: Row, preset: Preset) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m fclseg.flare.jobs", description="Write the NVFlare jobs.")
     parser.add_argument("folder", type=Path, nargs="?", default=Path("jobs"))
-    parser.add_argument("--real-sites", action="store_true", help="for provisioned sites instead of the simulator")
-    parser.add_argument("--min-sites", type=int, default=1, metavar="K", help="that a start and each round need")
+    parser.add_argument(
+        "--real-sites", action="store_true", help="write jobs for provisioned sites instead of the simulator"
+    )
+    parser.add_argument(
+        "--min-sites", type=int, default=1, metavar="K", help="number of sites needed to start and for each round"
+    )
     arguments = parser.parse_args()
     for job, row in ROWS.items():
         settings = {**defaults(row), "min_sites": arguments.min_sites}

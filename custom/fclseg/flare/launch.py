@@ -27,13 +27,13 @@ RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", 
 SITE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 POLL_SECONDS = 0.5
 COMMAND = "command"
-"""In whose name the command that starts a simulator holds the run folder."""
+"""The name under which the command that starts a simulator locks the run folder."""
 PICKUP_SECONDS = 180
-"""Every site has its own process here, so one that does not fetch its task for that long has died."""
+"""Every site has its own process here, so a site that does not fetch its task for that long has died."""
 
 
 def read_job(job: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A job's server configuration, and in it the settings of the run."""
+    """A job's server configuration, and the run's settings in it."""
     path = job / SERVER_CONFIG
     try:
         document = json.loads(path.read_text())
@@ -43,11 +43,11 @@ def read_job(job: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def derive_job(job: Path, folder: Path, changes: Mapping[str, Any]) -> Path:
-    """A copy of the job with other settings; whatever else its owner put into it, such as filters, stays."""
+    """A copy of the job with other settings. Everything else that its owner added, such as filters, stays."""
     document, settings = read_job(job)
     settings.update(changes)
     derived = folder / settings["job"]
-    if derived.resolve() != job.resolve():  # a run may be started again from the job that lies in its own folder
+    if derived.resolve() != job.resolve():  # a run may be started again from the job in its own folder
         shutil.rmtree(derived, ignore_errors=True)
         shutil.copytree(job, derived)
     row = get_row(settings["job"])
@@ -62,8 +62,8 @@ def derive_job(job: Path, folder: Path, changes: Mapping[str, Any]) -> Path:
 
 
 def _drop_marker(job: Path) -> None:
-    """Without the folder that stands for code in a simulator started by hand: here the list of classes decides, as at a
-    hospital. Code that the job's owner put there stays, and NVFlare then allows everything."""
+    """Remove the code folder that only a simulator started by hand needs: here the allow-list of classes decides, as at
+    a hospital. Code that the job's owner put there stays, and NVFlare then allows everything."""
     if [path.name for path in (job / CUSTOM).glob("*")] == [NOTE]:
         shutil.rmtree(job / CUSTOM)
 
@@ -76,12 +76,12 @@ def simulate(
     environment: Mapping[str, str],
     progress: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run a job to its end, with one process for each of the sites named; raises with the reason when it fails.
+    """Run a job to its end, with one process per site. Raises with the reason if it fails.
 
     NVFlare's own output goes to ``simulator.log``.
     """
     if wrong := [name for name in sites if not SITE_NAME.fullmatch(name)]:
-        raise FCLSegError(f"'{wrong[0]}' cannot name a site in NVFlare: use letters, digits, - and _ in the split")
+        raise FCLSegError(f"'{wrong[0]}' is not a valid NVFlare site name: use letters, digits, - and _ in the split")
     log, folder = run / SIMULATOR_LOG, RunFolder(run)
     write_text(run / "workspace" / "local" / "resources.json", json.dumps(resources(SERVER_CLASSES + SITE_CLASSES)))
     command = [sys.executable, "-m", "nvflare.private.fed.app.simulator.simulator", str(job)]
@@ -94,13 +94,13 @@ def simulate(
                 time.sleep(POLL_SECONDS)
     progress()
     if process.returncode:
-        reason = folder.failure or f"the simulator ended with code {process.returncode} before the run began"
+        reason = folder.failure or f"the simulator ended with code {process.returncode} before the run started"
         raise FCLSegError(f"{reason}; NVFlare's messages are in {log}")
 
 
 @contextmanager
 def _running(command: list[str], output, environment: Mapping[str, str]) -> Iterator[subprocess.Popen]:
-    """The simulator and all processes it starts, which do not outlive this block."""
+    """The simulator and all processes it starts. They do not outlive this block."""
     variables = {name: value for name, value in os.environ.items() if name not in RUN_VARIABLES}
     variables |= {**TRAINING_ENVIRONMENT, **environment}
     process = subprocess.Popen(

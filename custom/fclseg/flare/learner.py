@@ -1,6 +1,6 @@
-"""The one learner. It knows the exchange plan and the site's memory, but no method by name.
+"""The one learner. It uses the exchange plan and the site's memory, but refers to no method by name.
 
-What imports torch is imported within the tasks, so that NVFlare need not wait for it before it connects.
+Modules that import torch are imported within the tasks, so that NVFlare can connect without waiting for them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SiteLearner(Learner):
         self._opened: Site | None = None
 
     def distance(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Message:
-        """dp_c = d(F_theta, f_xi_c) (Eq. dist_pred_raw), and keep the global network for the ``pretrain`` task."""
+        """Measure dp_c = d(F_theta, f_xi_c) (Eq. dist_pred_raw); keep the global network for the ``pretrain`` task."""
         site, message = self.open(data, fl_ctx)
         round_number, memory = message.round_number, site.memory
         with memory.held():
@@ -48,7 +48,7 @@ class SiteLearner(Learner):
         return Message(distance=answer, meta={"round": round_number, "run": message.meta["run"]})
 
     def train(self, data: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Message:
-        """One round: recall the site's state, receive, train, remember, send."""
+        """One round: load the site's state, receive, train, save the state, send."""
         import torch
 
         from fclseg.flare.memory import SiteState
@@ -66,7 +66,7 @@ class SiteLearner(Learner):
             self._receive(message, new=state is None)
             result = self._train(optimizer, round_number)
             answer = self._outgoing({"round": round_number, "run": message.meta["run"], **vars(result)})
-            self._check(answer, site.place.name)  # before it is remembered: a round that went wrong leaves no trace
+            self._check(answer, site.place.name)  # before the state is saved: a failed round leaves no trace
             site.memory.save(SiteState(round_number, site.method.state_dict(), optimizer_state(optimizer)))
             if not site.settings.row.shares_online:
                 export_encoder(site.memory.folder / ENCODER, site.method, site.settings, round_number)
@@ -77,7 +77,7 @@ class SiteLearner(Learner):
     def open(self, data: Shareable, fl_ctx: FLContext) -> tuple[Site, Message]:
         """The site in the run that a task belongs to, and the task's message.
 
-        The site's objects are built again when the run or the site's own settings change.
+        The site's objects are rebuilt when the run or the site's own settings change.
         """
         message = Message.from_shareable(data)
         site = Site.of(Place.of_site(fl_ctx), message)
@@ -91,12 +91,12 @@ class SiteLearner(Learner):
         return self._opened
 
     def _check(self, message: Message, sender: str) -> None:
-        """Refuse what is not of this run's components, shapes and kinds, or not finite."""
+        """Refuse unknown components, wrong shapes or types, and values that are not finite."""
         known = {flow.component for flow in self._site.settings.row.flows} - {DISTANCE}
         check_message(message, {name: to_arrays(self._site.method.send(name)) for name in known}, sender)
 
     def _prepare(self, state: SiteState | None) -> torch.optim.Optimizer:
-        """Method and optimiser as they were when the round began; without a state, the initial ones."""
+        """Restore method and optimiser to the start of the round; without a state, to the initial ones."""
         from fclseg.methods.training import load_optimizer_state, make_optimizer
 
         site = self._site
@@ -106,10 +106,11 @@ class SiteLearner(Learner):
         return optimizer
 
     def _receive(self, message: Message, new: bool) -> None:
-        """Everything that came down: with this task, with the distance task of this round, or predicted by a filter.
+        """Load everything that came down: with this task, with the distance task of this round, or from a filter that
+        predicted it.
 
-        A ``new`` site takes the global network for its own before that, also as its target: a network that has been
-        trained would learn nothing from an initial target, and none may come down.
+        A ``new`` site first uses the global network as its own online and target network. A trained network would
+        learn nothing from an initial target, and it may be that no target comes down.
         """
         method = self._site.method
         for name, state in self._site.memory.recall_global(message.round_number).items():
@@ -139,7 +140,7 @@ class SiteLearner(Learner):
         )
 
     def _outgoing(self, meta: dict[str, Any]) -> Message:
-        """All components that ever go up; the gate keeps those that do not in this round."""
+        """All components that ever go up. The gate drops those that are not sent in this round."""
         message = Message(meta=meta)
         for flow in self._site.settings.row.flows:
             if flow.up == NEVER or flow.component == DISTANCE:

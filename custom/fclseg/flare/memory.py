@@ -1,8 +1,8 @@
-"""A site's memory: what it keeps on its own disk between two tasks.
+"""A site's memory: what it keeps on its own disk between tasks.
 
-Every task may run in a new process, a site may be restarted, and a server that died asks for its last round again. All
-three are the same case here: a task of round r starts from the newest state of a round before r. Older states are kept
-for that: one more than the server has checkpoints, since a site may have finished the round in which the server died.
+Every task may run in a new process, a site may be restarted, and a server that died repeats its last round. All three
+cases are handled the same way: a task of round r starts from the newest state of a round before r. The site keeps one
+more old state than the server has checkpoints, because it may have finished the round in which the server died.
 """
 
 from collections.abc import Iterator
@@ -15,21 +15,21 @@ from fclseg.locks import held
 
 KEPT_ROUNDS = KEPT_CHECKPOINTS + 1
 STATE, GLOBAL, FEEDBACK = "round", "global", "feedback"
-"""The kinds of files, each with the round in its name: where the site stood, what came down, what rounding lost."""
+"""The kinds of files, each with the round in its name: site state, received networks, rounding errors."""
 LOCK_SECONDS = 600
-"""How long a task waits for one of an earlier process that still trains."""
+"""How long a task waits for an earlier process that is still training."""
 
 
 @dataclass
 class SiteState:
-    """Where a site stood after a round."""
+    """A site's state after a round."""
 
     round_number: int
     method: State
     optimizer: State
 
     def component(self, name: str) -> State:
-        """One component out of the method's whole state."""
+        """One component of the method's state."""
         prefix = f"{name}."
         found = {key.removeprefix(prefix): tensor for key, tensor in self.method.items() if key.startswith(prefix)}
         if not found:
@@ -38,7 +38,7 @@ class SiteState:
 
 
 class SiteMemory:
-    """The folder ``runs/<run>/sites/<site>``; ``run_id`` tells a run from one of its name that was started over."""
+    """The folder ``runs/<run>/sites/<site>``; ``run_id`` changes when a run is started over under the same name."""
 
     def __init__(self, folder: Path, run_id: str):
         self.folder, self.run_id = folder, run_id
@@ -48,9 +48,9 @@ class SiteMemory:
         self._keep(STATE, state.round_number, {"method": state.method, "optimizer": state.optimizer}, first=first)
 
     def load_before(self, round_number: int) -> SiteState | None:
-        """Where the site stood when the round began; None when it had not trained in this run yet.
+        """The site's state at the start of the round; None if it has not trained in this run yet.
 
-        A site that did train but no longer knows is refused: it would start anew among trained networks.
+        Raises if the site has trained but its state is lost: it would start from scratch among trained networks.
         """
         for path in reversed(self._paths()):
             if _round_of(path) >= round_number:
@@ -64,39 +64,39 @@ class SiteMemory:
             if info["run_id"] == self.run_id and not info.get("first", True):
                 raise StateError(
                     f"{self.folder} has no state from before round {round_number}: restore a backup of it or of the "
-                    "server's newest checkpoint, or delete it and the site takes part like one that had been absent"
+                    "server's newest checkpoint, or delete it to take part like a site that was absent"
                 )
         return None
 
     def keep_global(self, round_number: int, components: dict[str, State]) -> None:
-        """Keep what came down, so that it crosses the wire once a round and the next one can be coded against it."""
+        """Keep the received networks: they are sent only once per round, and the next ones are encoded against them."""
         self._keep(GLOBAL, round_number, components)
 
     def recall_global(self, round_number: int) -> dict[str, State]:
-        """What was kept of this round's networks; empty when there was nothing."""
+        """The networks kept for this round; empty if there are none."""
         return next((states for number, states in self.recall_globals(round_number) if number == round_number), {})
 
     def recall_globals(self, round_number: int) -> Iterator[tuple[int, dict[str, State]]]:
-        """What came down in this round and before, newest first, as far as it is kept."""
+        """The networks received in this round and before that are still kept, newest first."""
         return self._recall(GLOBAL, round_number)
 
     def keep_feedback(self, round_number: int, components: dict[str, State]) -> None:
-        """Keep what rounding lost of the components that this round sent (error feedback)."""
+        """Keep the rounding errors of the components sent in this round (error feedback)."""
         self._keep(FEEDBACK, round_number, components)
 
     def recall_feedback(self, round_number: int) -> dict[str, State]:
-        """What rounding had lost when the round began."""
+        """The rounding errors at the start of the round."""
         return next((states for _, states in self._recall(FEEDBACK, round_number - 1)), {})
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder for one task, so that a process that outlived a killed run cannot write in between."""
+        """Lock the folder for one task, so that a process that outlived a killed run cannot write to it."""
         with held(self.folder / "lock", f"the site's memory {self.folder}", LOCK_SECONDS):
             yield
 
     def _keep(self, kind: str, round_number: int, states: dict[str, State], **info: bool) -> None:
-        """Write a round's file and remove those that are too old, or later: of a run that was started over, or that the
-        server took up again from an earlier round."""
+        """Write a round's file. Remove files that are too old, and files of later rounds: they belong to a run that was
+        started over or that the server resumed from an earlier round."""
         path = self.folder / f"{kind}-{round_number:04d}.safetensors"
         write_state(path, states, {"round": round_number, "run_id": self.run_id, **info})
         for later in [path for path in self._paths(kind) if _round_of(path) > round_number]:

@@ -1,8 +1,8 @@
-"""What a task or a result carries, as NVFlare's DXO and as plain Python.
+"""The contents of a task or a result, as NVFlare's DXO and as plain Python.
 
 A message is a COLLECTION with one entry per component: WEIGHTS for a network that is averaged, a COLLECTION of
-APP_DEFINED by site for what is passed on between sites (features, which are no weights to NVFlare's filters), METRICS
-for the distance. Its meta data say which run and round it belongs to.
+APP_DEFINED by site for what is passed on between sites (features, which NVFlare's filters must not treat as weights),
+METRICS for the distance. Its metadata state the run and the round it belongs to.
 """
 
 import math
@@ -21,22 +21,22 @@ from fclseg.federation.states import SCALAR_BYTES, Arrays, array_bytes, check_st
 
 DISTANCE_TASK, PRETRAIN_TASK = "distance", "pretrain"
 ENCODED = ":encoded"
-"""What follows a component's name where it travels in bytes. Those are no WEIGHTS to NVFlare's filters, either."""
+"""Suffix of a component's name if it is sent as bytes. NVFlare's filters do not see these as WEIGHTS, either."""
 NEEDS_WHOLE = "the whole networks are sent next time"
-"""Part of the reason of a site that could not decode what it was sent."""
+"""Part of the error of a site that could not decode what it was sent."""
 REASON = "fclseg_reason"
 """Header of a failed result: one sentence for the server's log."""
 
 
 @dataclass
 class Message:
-    """Components that are averaged, by name; those that are passed on, by name and site; the distance; meta data."""
+    """Averaged components by name, passed-on components by name and site, the distance, and metadata."""
 
     components: dict[str, Arrays] = field(default_factory=dict)
     others: dict[str, dict[str, Arrays]] = field(default_factory=dict)
     distance: float | None = None
     meta: dict[str, Any] = field(default_factory=dict)
-    encoded: dict[str, Arrays] = field(default_factory=dict)  # components in bytes, see fclseg.federation.downlink
+    encoded: dict[str, Arrays] = field(default_factory=dict)  # components as bytes, see fclseg.federation.downlink
 
     @property
     def round_number(self) -> int:
@@ -60,11 +60,13 @@ class Message:
     def from_dxo(cls, dxo: DXO) -> "Message":
         number = dxo.meta.get("round")
         if dxo.data_kind != DataKind.COLLECTION or type(number) is not int or not isinstance(dxo.data, dict):
-            raise PublicError("a message is not a collection of components with a round: run one version everywhere")
+            raise PublicError(
+                "a message is not a collection of components with a round: run the same version everywhere"
+            )
         message = cls(meta=dict(dxo.meta))
         for name, entry in dxo.data.items():
             if not isinstance(entry, DXO) or not isinstance(entry.data, dict):
-                raise PublicError(f"a message has no component in '{name!s:.40}': run one version everywhere")
+                raise PublicError(f"a message has no component in '{name!s:.40}': run the same version everywhere")
             if name == DISTANCE:
                 message.distance = check_distance(entry.data.get("d", math.nan), "the message")
             elif str(name).endswith(ENCODED):
@@ -93,12 +95,12 @@ class Message:
 
 def _arrays(part: object) -> Arrays:
     if not isinstance(part, DXO) or not isinstance(part.data, dict):
-        raise PublicError("a message has a component without tensors: run one version everywhere")
+        raise PublicError("a message has a component without tensors: run the same version everywhere")
     return dict(part.data)
 
 
 def check_message(message: Message, like: Mapping[str, Arrays], sender: str) -> None:
-    """Refuse unknown components, wrong shapes and numbers that are not finite, naming the sender."""
+    """Refuse unknown components, wrong shapes and values that are not finite. The error names the sender."""
     parts = [(name, arrays) for name, arrays in message.components.items()]
     features = [(name, arrays) for name, states in message.others.items() for arrays in states.values()]
     for name, _ in (*parts, *features):

@@ -1,7 +1,7 @@
-"""Counting bytes on the server: the payload of messages by component, and what NVFlare really moved for them.
+"""Counts bytes on the server: the payload of messages by component, and the bytes NVFlare actually moved for them.
 
-NVFlare has no counter of bytes by peer. Its cell, the party's end of the wire, calls filters for every message, pieces
-of streams included; ours only looks. Headers name sender and receiver, so relays do not matter.
+NVFlare has no byte counter per peer. Its cell, which is a party's end of the connection, calls filters for every
+message, including chunks of streams. Our filter only counts. Headers name sender and receiver, so relays do not matter.
 """
 
 import threading
@@ -35,7 +35,7 @@ class Meter:
         self._wire: dict[str, Counter] = defaultdict(Counter)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Messages as they cross: after the server's filters on the way down, before them on the way up."""
+        """Messages as they are sent: after the server's filters on the way down, before them on the way up."""
         if event_type == EventType.AFTER_TASK_DATA_FILTER:
             self._count(DOWN, fl_ctx, fl_ctx.get_prop(FLContextKey.TASK_DATA))
         elif event_type == EventType.BEFORE_TASK_RESULT_FILTER:
@@ -58,7 +58,7 @@ class Meter:
             add("*", "*", self.message)
 
     def message(self, message: CellMessage) -> None:
-        """One message that crosses, with its headers and the fixed part of its frame. It passes as it is."""
+        """Count one message with its headers and the fixed part of its frame. The message is not changed."""
         for way, key in ((DOWN, MessageHeaderKey.DESTINATION), (UP, MessageHeaderKey.ORIGIN)):
             site, _, job_id = str(message.get_header(key, "")).partition(".")
             if job_id == self._job_id and site != SERVER:
@@ -69,7 +69,7 @@ class Meter:
     def take(self, sites: list[str]) -> dict[str, dict[str, Any]]:
         """The counts since the last call: {site: {up: {payload: {component: bytes}, wire: bytes}, down: ...}}.
 
-        Of the given sites and of all others that moved something, such as an answer that came too late.
+        Covers the given sites and all others with traffic, such as an answer that arrived too late.
         """
         with self._lock:
             counts = {

@@ -13,13 +13,13 @@ from fclseg.methods.base import Method
 
 @dataclass
 class GlobalModel:
-    """What the server knows between two rounds; a checkpoint is exactly this."""
+    """The server's state between rounds. A checkpoint is exactly this."""
 
     row: Row
     means: dict[str, Arrays]  # averaged components
     others: dict[str, dict[str, Arrays]]  # components that are passed on, by site
     next_round: int = 0
-    fresh: set[str] = field(default_factory=set)  # averaged components that the last round brought
+    fresh: set[str] = field(default_factory=set)  # averaged components that came up in the last round
     trained: list[str] = field(default_factory=list)  # sites that took part in the last round
     predictor: DistancePredictor = field(default_factory=DistancePredictor)
     downlink: Downlink | None = None  # where a codec is used
@@ -30,7 +30,7 @@ class GlobalModel:
         return cls(row, means, {flow.component: {} for flow in _flows(row, OTHERS)}, fresh=set(means))
 
     def downloads(self) -> dict[str, Arrays]:
-        """The averaged components that come down. With PTNU the target is among them, for the filter to replace."""
+        """The averaged components that come down. With PTNU they include the target, which the filter replaces."""
         down = {flow.component for flow in self.row.flows if flow.down == ALWAYS}
         if self.row.predicts_target and not self.row.predicts_distance:
             down.add("target")
@@ -57,7 +57,7 @@ class GlobalModel:
     def from_states(
         cls, row: Row, parts: dict[str, State], info: dict[str, Any], downlink: Downlink | None = None
     ) -> "GlobalModel":
-        """``downlink``, as it is before the first round, is brought to where the checkpoint left it."""
+        """Load a checkpoint. ``downlink`` is given in its initial state and moved to that of the checkpoint."""
         model = cls(row, {}, {flow.component: {} for flow in _flows(row, OTHERS)}, downlink=downlink)
         coded: dict[str, Arrays] = {}
         for key, state in parts.items():
@@ -76,5 +76,5 @@ class GlobalModel:
 
 
 def _flows(row: Row, combine: str) -> list[Flow]:
-    """The flows of one kind that go up at some time; what never goes up the server does not know."""
+    """The flows of one kind that go up in some round. The server does not know components that never go up."""
     return [f for f in row.flows if f.combine == combine and f.component != DISTANCE and f.up != NEVER]

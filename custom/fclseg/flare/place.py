@@ -1,8 +1,8 @@
 """Where one party (the server or a site) finds and keeps things. Each party decides that for itself.
 
-Who and where it is, and whether this is a simulation, a party learns from NVFlare's own context, never from a job or
-from a message. A site's own settings are in ``local/fclseg.json`` of its NVFlare workspace, or in the environment; they
-are never sent anywhere.
+A party learns its name, its workspace and whether this is a simulation from NVFlare's own context, never from a job or
+a message. A site's own settings are in ``local/fclseg.json`` of its NVFlare workspace or in the environment. They are
+never sent anywhere.
 """
 
 import os
@@ -26,7 +26,7 @@ LOCAL_FILE = "local/fclseg.json"
 """A site's own settings, relative to its NVFlare workspace: data, splits, runs, cache, threads, device, policy."""
 
 SIMULATED_JOB = "simulate_job"
-"""The job id that NVFlare's simulator gives to every job; the ids of real jobs come from the server's NVFlare."""
+"""The job id that NVFlare's simulator gives to every job. Ids of real jobs come from the NVFlare server."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,17 @@ class Place:
     """One party in one job."""
 
     name: str
-    workspace: Path  # NVFlare's workspace of this party
+    workspace: Path  # this party's NVFlare workspace
     job_id: str = ""
     simulated: bool = False
     submitter: str = ""
-    shared: Mapping[str, str | None] = field(default_factory=dict)  # of a simulation, whose sites share one machine
+    shared: Mapping[str, str | None] = field(
+        default_factory=dict
+    )  # only in a simulation, whose sites share one machine
 
     @classmethod
     def of_site(cls, fl_ctx: FLContext) -> "Place":
-        """A site knows that it is simulated from the mark that NVFlare's simulator sets in its own process."""
+        """A site detects a simulation by the flag that NVFlare's simulator sets in its own process."""
         return cls._of(fl_ctx, fl_ctx.get_identity_name(), fl_ctx.get_prop(FLContextKey.SIMULATE_MODE, False) is True)
 
     @classmethod
@@ -52,14 +54,16 @@ class Place:
     @classmethod
     def _of(cls, fl_ctx: FLContext, name: str, simulated: bool) -> "Place":
         if not name or name != Path(name).name or name.startswith("."):
-            raise FCLSegError(f"'{name}' cannot name a site's folder: choose plain names when you provision")
+            raise FCLSegError(
+                f"site name '{name}' cannot be used as a folder name: choose plain names when you provision"
+            )
         meta = fl_ctx.get_prop(FLContextKey.JOB_META) or {}
         root = Path(fl_ctx.get_workspace().get_root_dir())
         return cls(name, root, fl_ctx.get_job_id(), simulated, str(meta.get(JobMetaKey.SUBMITTER_NAME, "")))
 
     @property
     def _own(self) -> dict[str, Any]:
-        """The party's own file, read each time because people edit it; a simulation has none."""
+        """The party's own file, read each time because people edit it. A simulation has none."""
         return {} if self.simulated else read_site_file(self.workspace / LOCAL_FILE)
 
     def option(self, name: str) -> str | None:
@@ -77,14 +81,14 @@ class Place:
 
     @property
     def runs(self) -> Path:
-        """The folder of all runs. Of a simulation it is beside the workspace, which the simulator wipes."""
+        """The folder of all runs. In a simulation it is next to the workspace, because the simulator wipes that."""
         if chosen := self.option("runs"):
             return Path(chosen).expanduser().absolute()
         return (self.workspace.parents[1] if self.simulated else self.workspace) / "runs"
 
     @property
     def data(self) -> Path | None:
-        """The image folder, None when nothing is configured."""
+        """The image folder, or None if none is configured."""
         chosen = self.option("data")
         if chosen is None:
             return None
@@ -102,7 +106,7 @@ class Place:
 
     @property
     def threads(self) -> int:
-        """torch threads of a site's training. Fixed, because the number changes the last bits of a sum."""
+        """Number of torch threads for training. It is fixed because it changes the last bits of a sum."""
         chosen = self.option("threads") or "1"
         if not chosen.isdecimal() or int(chosen) < 1:
             raise FCLSegError(f"{self.name} cannot train with '{chosen}' threads: give a whole number of at least 1")
@@ -110,7 +114,7 @@ class Place:
 
     @property
     def device(self) -> "torch.device":
-        """Where the site trains: a GPU when there is one, unless the site says otherwise."""
+        """The device for training: a GPU if there is one, unless the site chooses otherwise."""
         return choose_device(self.option("device"))
 
     @property

@@ -1,7 +1,7 @@
 """What a hospital allows: the entry ``policy`` of its own ``local/fclseg.json``.
 
-The site's executor asks this policy before each task and again before anything leaves (``flare/gate.py``). It is read
-from the site's disk each time, by the code that the hospital installed, so no job can loosen it.
+The site's executor checks this policy before each task and again before anything leaves (``flare/gate.py``). The code
+that the hospital installed reads it from the site's disk each time, so no job can loosen it.
 """
 
 import json
@@ -23,38 +23,40 @@ EVERYTHING = frozenset({flow.component for row in ROWS.values() for flow in row.
 
 @dataclass(frozen=True)
 class Policy:
-    """The defaults let all jobs of the package train, and no features leave."""
+    """By default all jobs of the package may train, and no features may leave."""
 
     jobs: tuple[str, ...] = tuple(ROWS)
     presets: tuple[str, ...] = tuple(PRESETS)
-    changes: tuple[str, ...] = ()  # settings of a preset that a job may replace
+    changes: tuple[str, ...] = ()  # settings of a preset that a job may change
     components: tuple[str, ...] = tuple(sorted(EVERYTHING - FEATURES))  # what may leave, the distance included
-    perturb: float = 0.0  # protections, see fclseg.privacy.settings; of the job's value and this the stricter holds
+    perturb: float = (
+        0.0  # protections, see fclseg.privacy.settings; the stricter of the job's value and this one applies
+    )
     mix: int = 1
     prototypes: int | None = None
     feature_noise: float = 0.0
     clip: float | None = None
     sigma: float = 0.0
-    epsilon: float | None = None  # privacy budget of this site over all runs; None: nothing is counted
-    delta: float = 1e-5  # the delta that belongs to it
-    rounds: int = 1000  # most rounds of a run
-    hours: float = 720.0  # longest time from the first task of a run to its last
-    patients: int = 1  # fewest patients that a round may train on
-    approval: bool = False  # whether a person must approve a run before its first task
+    epsilon: float | None = None  # privacy budget of this site over all runs; None: no budget
+    delta: float = 1e-5  # the delta of this budget
+    rounds: int = 1000  # maximum number of rounds per run
+    hours: float = 720.0  # maximum time from the first task of a run to its last
+    patients: int = 1  # minimum number of patients in a round
+    approval: bool = False  # whether somebody at the site must approve a run before its first task
 
     @classmethod
     def read(cls, values: object) -> "Policy":
-        """The policy of a site's file; anything unknown or of the wrong kind is refused, because a slip of the pen
-        must not loosen it."""
+        """The policy in a site's file. Unknown entries and wrong types are errors, because a typo must not loosen
+        the policy."""
         if not isinstance(values, Mapping):
-            raise FCLSegError(f"the site's policy is no object: write it as {WHERE}")
+            raise FCLSegError(f"the site's policy is not an object: write it as {WHERE}")
         known = {entry.name: entry.default for entry in fields(cls)}
         if unknown := sorted(set(values) - set(known)):
             raise FCLSegError(f"the site's policy has no '{unknown[0]}': it has {', '.join(known)}")
         chosen = {name: _checked(name, value) for name, value in values.items()}
         check_privacy(chosen, "the site's policy")
         if not chosen.get("delta", cls.delta) < 1:
-            raise FCLSegError(f"the site's policy has 'delta' as {chosen['delta']}: give a number > 0 and below 1")
+            raise FCLSegError(f"the site's policy has 'delta' as {chosen['delta']}: give a number > 0 and < 1")
         return cls(**chosen)
 
     @property
@@ -62,15 +64,15 @@ class Policy:
         return PrivacySettings.of(self)
 
     def check_run(self, job: str, preset: str, changes: Mapping[str, Any], rounds: int) -> None:
-        """Refuse a run before its first task."""
+        """Refuse a run that the site does not allow, before its first task."""
         if job not in self.jobs:
-            raise PolicyError(f"job '{job}' is not one that this site allows")
+            raise PolicyError(f"this site does not allow job '{job}'")
         if preset not in self.presets:
-            raise PolicyError(f"preset '{preset}' is not one that this site allows")
+            raise PolicyError(f"this site does not allow preset '{preset}'")
         if foreign := sorted(set(changes) - set(self.changes)):
-            raise PolicyError(f"this site allows no run that changes '{foreign[0]}' of its preset")
+            raise PolicyError(f"this site does not allow a run to change '{foreign[0]}' of its preset")
         if rounds > self.rounds:
-            raise PolicyError(f"{rounds} rounds are more than the {self.rounds} that this site allows")
+            raise PolicyError(f"the run has {rounds} rounds, but this site allows at most {self.rounds}")
 
     def check_hours(self, hours: float) -> None:
         if hours > self.hours:
@@ -78,16 +80,16 @@ class Policy:
 
     def check_patients(self, count: int) -> None:
         if count < self.patients:
-            raise PolicyError("this site has fewer patients for the run than its policy asks for")
+            raise PolicyError("this site has fewer patients for the run than its policy requires")
 
     def check_components(self, names: set[str]) -> None:
-        """Refuse to send what the site keeps."""
+        """Refuse to send components that must stay at the site."""
         if kept := sorted(names - set(self.components)):
             raise PolicyError(f"this site does not let component '{kept[0]}' leave")
 
 
 class PolicyError(PublicError):
-    """What a site refuses, in a sentence that the server may read."""
+    """A refusal by the site. The server may read its text."""
 
 
 WHERE = '"policy": {...} in local/fclseg.json'
@@ -96,7 +98,7 @@ _WHOLE = ("rounds", "patients")
 
 
 def _checked(name: str, value: object) -> Any:
-    """A value of the right kind, or a sentence for the person who wrote the file."""
+    """The value, converted and checked. Errors address the person who wrote the file."""
     if name in _TEXTS:
         if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
             raise FCLSegError(f"the site's policy has '{name}' as {value!r}: give a list of names")
@@ -120,55 +122,55 @@ def _checked(name: str, value: object) -> Any:
 
 
 def read_site_file(path: Path) -> dict[str, Any]:
-    """A site's own settings: JSON in which whole lines that begin with // are comments."""
+    """A site's own settings: JSON in which lines that start with // are comments."""
     if not path.exists():
         return {}
-    if path.is_fifo():  # a named pipe would wait for ever
-        raise FCLSegError(f"{path} is not a file: write the site's settings into one")
+    if path.is_fifo():  # reading a named pipe would wait forever
+        raise FCLSegError(f"{path} is not a regular file: write the site's settings to one")
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise FCLSegError(
-            f"{path} cannot be read ({error.strerror}): let the account that runs NVFlare read it"
+            f"{path} cannot be read ({error.strerror}): give the account that runs NVFlare read permission"
         ) from None
     try:
         document = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise FCLSegError(f'{path} is not a JSON object: mend it, for example {{"data": "/folder"}}')
+        raise FCLSegError(f'{path} is not a JSON object: correct it, for example {{"data": "/folder"}}')
     return document
 
 
 SAMPLE = """\
-// What this hospital's site is and allows. Lines that begin with // are comments. Only this site reads the file.
+// Settings of this hospital's site and what it allows. Lines that start with // are comments. Only this site reads it.
 {
-  // "data": the folder with the images; without it no task is done.
+  // "data": the folder of images. Without it the site does no task.
   // "cache": pre-processed images. "runs": the site's memory between rounds, its audit file and its problems.
-  // "threads": torch threads of a training. "device": cpu, cuda, cuda:1 ... "splits": a splits file.
+  // "threads": torch threads for training. "device": cpu, cuda, cuda:1 ... "splits": a splits file.
   "data": null,
 
   "policy": {
-    // "jobs": jobs that may run here, by name. Without it: all of the package.
+    // "jobs": names of the jobs that may run here. Without it: all jobs of the package.
     // "presets": presets that may be used.
-    // "changes": single settings of a preset that a job may replace. Small batches make images easier to rebuild.
+    // "changes": settings of a preset that a job may change. Small batches make it easier to reconstruct images.
     "presets": ["demo", "small", "paper"],
     "changes": [],
 
-    // "components": what may leave. Without it: the weights of networks and the distance, but no features
-    // ("bank" and "dictionary": feature vectors of single slices, which every other site receives).
+    // "components": what may leave. Without it: network weights and the distance, but no features
+    // ("bank" and "dictionary": feature vectors of single slices, which all other sites receive).
 
-    // What is done to features before they leave, whatever the job asks for (docs/privacy.md): "perturb", the share of
+    // Protection of features before they leave, regardless of the job (docs/privacy.md): "perturb", the fraction of
     // entries that is removed; "mix", images per feature; "prototypes", means per partition; "feature_noise".
-    // "clip": updates are shortened to this Euclidean norm; "sigma": noise on each number, as a multiple of clip.
-    // "epsilon": the privacy budget of all runs together, with its "delta". When it is spent, nothing leaves any more.
+    // "clip": updates are clipped to this Euclidean norm. "sigma": noise on each value, as a multiple of clip.
+    // "epsilon": the privacy budget of all runs together, with its "delta". When it is spent, nothing leaves anymore.
 
-    // The most rounds and hours of a run, and the fewest patients that one may train on.
+    // Maximum rounds and hours per run, and the minimum number of patients to train on.
     "rounds": 1000,
     "hours": 720,
     "patients": 1,
 
-    // true: nothing is done for a new run until somebody here has typed `fclseg site approve RUN`.
+    // true: a new run does nothing here until somebody at this site has typed `fclseg site approve RUN`.
     "approval": false
   }
 }

@@ -1,7 +1,7 @@
-"""What went wrong at a site: all of it in a file of the site, and only its kind in the log and on the wire.
+"""Errors at a site: the details go to a file of the site; only the type goes to the log and the server.
 
-Error messages name files, and file names may name patients. NVFlare can send log files to the server, so nothing but
-the kind of a problem is logged; the whole story is in ``problems.log`` in the site's folder of runs.
+Error messages contain file names, and file names may contain patient names. NVFlare can send log files to the server,
+so only the type of an error is logged. The full error is in ``problems.log`` in the site's folder of runs.
 """
 
 import os
@@ -16,7 +16,7 @@ FILE = "problems.log"
 
 
 def note_problem(runs: Path, what: str, error: BaseException) -> None:
-    """Add the error with its whole story to the site's own file, as well as can be: the disk may be the problem."""
+    """Append the full error to the site's own file. This is best effort, because the disk may be the problem."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     story = "".join(traceback.format_exception(error))
     try:
@@ -29,7 +29,7 @@ def note_problem(runs: Path, what: str, error: BaseException) -> None:
 
 
 def public_sentence(error: BaseException) -> str:
-    """What the server may know of a problem at a site."""
+    """What the server may learn about an error at a site."""
     if isinstance(error, PublicError):
         return str(error)
-    return f"{type(error).__name__}, explained in {FILE} of the site's folder of runs"
+    return f"{type(error).__name__}, see {FILE} in the site's folder of runs"

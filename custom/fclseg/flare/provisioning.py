@@ -1,12 +1,12 @@
-"""Start-up kits in which the hospital decides: a builder for ``nvflare provision`` and ``nvflare package``.
+"""Startup kits in which the hospital decides: a builder for ``nvflare provision`` and ``nvflare package``.
 
     builders:
       ...
       - path: nvflare.lighter.impl.static_file.StaticFileBuilder
       - path: fclseg.flare.provisioning.HospitalKits        # after the static files, before the signatures
 
-What NVFlare's own kits allow by default and these do not: classes outside the package's list, code that comes with a
-job, shell commands, log files that travel to the server, and a job store in the machine's shared temporary folder.
+NVFlare's own kits allow the following by default, and these do not: classes outside the package's allow-list, code in
+a job, shell commands, log files that are sent to the server, and a job store in the shared temporary folder.
 """
 
 import json
@@ -38,23 +38,23 @@ PERMISSIONS = {
     "member": {**_NO_CODE, "submit_job": NOBODY, "download_job": NOBODY, "manage_job": NOBODY}
     | {"view": NOBODY, "operate": NOBODY},
 }
-"""Who may do what, at the server and at every site. A lead submits, asks how its own jobs are doing, and downloads
-their results. The coordinator may stop any job but submits none and reads no result. Nobody brings code."""
+"""Permissions on the server and at every site. A lead submits jobs, checks their status, and downloads their results.
+The coordinator may stop any job, but cannot submit jobs or read results. Nobody may bring code."""
 
 STREAMERS = ("site_log_streamer",)
-"""Components of NVFlare's default kits that send a site's log files away."""
+"""Components of NVFlare's default kits that send a site's log files to the server."""
 
 
 class HospitalKits(Builder):
-    """Rewrites what ``StaticFileBuilder`` has put into each party's folder ``local``.
+    """Rewrites the files that ``StaticFileBuilder`` has written to each party's folder ``local``.
 
-    ``store`` is the absolute path of a folder on the server's machine for jobs and their results. Without it they are
-    where NVFlare puts them, in the temporary folder that all accounts of that machine share.
+    ``store`` is the absolute path of a folder on the server for jobs and their results. Without it NVFlare stores them
+    in the temporary folder that all accounts of the machine share.
     """
 
     def __init__(self, store: str = ""):
         if store and not os.path.isabs(store):
-            raise FCLSegError(f"the server's store '{store}' is no absolute path: give one in project.yml")
+            raise FCLSegError(f"the server's store '{store}' is not an absolute path: give one in project.yml")
         self._store = store
 
     def build(self, project: Project, ctx: ProvisionContext) -> None:
@@ -69,10 +69,10 @@ class HospitalKits(Builder):
             (local / Path(LOCAL_FILE).name).write_text(SAMPLE, encoding="utf-8")
 
     def finalize(self, project: Project, ctx: ProvisionContext) -> None:
-        """Private keys are for their owner's account alone; runs after the files have got their final place."""
+        """Make private keys readable by their owner only. Runs after the files are in their final place."""
         for participant in project.get_all_participants():
             _close(participant, ctx)
-        os.chmod(ctx.get_workspace(), 0o700)  # with the private key of the project itself
+        os.chmod(ctx.get_workspace(), 0o700)  # contains the private key of the project itself
 
     def _server_resources(self, document: dict[str, Any]) -> dict[str, Any]:
         if self._store:
@@ -88,7 +88,7 @@ def _site_resources(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rewrite(path: Path, change) -> None:
-    if path.exists():  # `nvflare package` builds one party and knows the others by name only
+    if path.exists():  # `nvflare package` builds one party and knows only the names of the others
         path.write_text(json.dumps(change(json.loads(path.read_text())), indent=2) + "\n", encoding="utf-8")
 
 

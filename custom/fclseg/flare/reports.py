@@ -1,4 +1,4 @@
-"""What a site tells of its round: five numbers, each of its kind and within its bounds, or the result is refused."""
+"""A site's report on its round: five numbers. A wrong type or a value out of bounds makes the result invalid."""
 
 import math
 from collections.abc import Mapping
@@ -17,16 +17,16 @@ BOUNDS: dict[str, tuple[type, float, float]] = {
     "feature_std": (float, 0, MOST_LOSS),
     "seconds": (float, 0, MOST_SECONDS),
 }
-"""Each number's kind, smallest and largest value."""
+"""Type, minimum and maximum of each number."""
 
 
 def read_report(meta: Mapping[str, Any], site: str) -> dict[str, Any]:
-    """The report in a result's meta data; nothing else of them is kept."""
+    """The report in a result's metadata. Nothing else in the metadata is kept."""
     report = {}
     for name, (kind, least, most) in BOUNDS.items():
         value = meta.get(name)
         fits = type(value) is int or (kind is float and type(value) is float and math.isfinite(value))
         if not fits or not least <= value <= most:  # type: ignore[operator]
-            raise PublicError(f"{site}: {value!r:.40} cannot be its '{name}': the result is not used")
+            raise PublicError(f"{site}: '{name}' cannot be {value!r:.40}: the result is not used")
         report[name] = value
     return report

@@ -1,4 +1,4 @@
-"""The rounds of a run, from the exchange plan alone: what is sent, what is expected, what is written down."""
+"""The rounds of a run, driven by the exchange plan: what is sent, what is expected, what is recorded."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], d
 
 
 class RunLoop:
-    """Runs the rounds that are still missing. How tasks travel is the caller's affair (``Ask``)."""
+    """Runs the remaining rounds. The caller decides how tasks are sent (``Ask``)."""
 
     def __init__(
         self, settings: RunSettings, folder: RunFolder, run: dict[str, Any], attendance: Attendance, meter: Meter
@@ -79,7 +79,7 @@ class RunLoop:
         record: dict[str, Any] = {"round": number, "drawn": drawn, "d": self._exact_distance(components)}
         if self.settings.row.predicts_distance:
             estimate, failures = self._predict_distance(number, drawn, components, record, ask)
-            components = {}  # the distance task has brought them
+            components = {}  # the distance task already sent them
         messages = {
             site: self._message(site, components, self.model.from_others(site), estimate, number)
             for site in drawn
@@ -99,7 +99,7 @@ class RunLoop:
         """Local training at the sites; returns what each site reports, and its weight."""
         every = self.preset.pretraining.calibration_rounds
         aggregator = Aggregator(self.model, every, self.like, self.partitions, self.settings.protection)
-        online = self.model.means.get("online", {})  # of diagnostics only
+        online = self.model.means.get("online", {})  # only with diagnostics
         reports: dict[str, dict[str, Any]] = {}
 
         def accept(site: str, message: Message) -> None:
@@ -124,7 +124,7 @@ class RunLoop:
         return {site: reports[site] for site in weights}, weights
 
     def _predict_distance(self, number, drawn, components, record, ask: Ask) -> tuple[float, dict[str, str]]:
-        """DP: ask every site for dp_c, which also brings it the global network, and scale the mean by alpha."""
+        """DP: ask every site for dp_c and scale the mean by alpha. The task also sends the site the global network."""
         distances: dict[str, float] = {}
 
         def accept(site: str, message: Message) -> None:
@@ -147,14 +147,14 @@ class RunLoop:
         return estimate, failures
 
     def _check_run(self, site: str, message: Message) -> None:
-        """Refuse what belongs to another run, also one of this name that was started over."""
+        """Refuse results of another run, including an earlier run of the same name that was started over."""
         run = message.meta.get("run")
         if not isinstance(run, dict) or run.get("id") != self.run_info["id"]:
             raise PublicError(f"{site}: the result belongs to another run")
 
     def _exact_distance(self, components: Mapping[str, Arrays]) -> float | None:
-        """d(F_theta, F_xi) of the global networks, where the server has both from the last round; the online one as it
-        comes down, which is what sites measure against."""
+        """d(F_theta, F_xi) of the global networks, if the server has both from the last round. The online network is
+        the one that is sent down, because the sites measure against it."""
         if not {"online", "target"} <= self.model.fresh:
             return None
         return distance(components["online"], self.model.means["target"])
@@ -163,9 +163,9 @@ class RunLoop:
         needed = max(1, self.settings.min_sites)
         if len(answered) < needed:
             reasons = "; ".join(f"{site}: {why}" for site, why in sorted(failures.items())) or "no site is present"
-            raise FCLSegError(f"round {number} has {len(answered)} valid answers and needs {needed} ({reasons})")
+            raise FCLSegError(f"round {number} has {len(answered)} valid answers but needs {needed} ({reasons})")
 
     def _message(self, site: str, components, others, estimate: float | None, number: int) -> Message:
-        """What one site is sent, by the run's codec."""
+        """The message to one site, encoded by the run's codec."""
         message = Message(dict(components), others, estimate, {"round": number, "run": self.run_info})
         return self.coding.outgoing(site, message)

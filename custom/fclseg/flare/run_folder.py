@@ -1,4 +1,4 @@
-"""The run folder on the server: configuration, one line per round, checkpoints, and in the end what was trained."""
+"""The run folder on the server: configuration, one line per round, checkpoints and, at the end, the networks."""
 
 import json
 import shutil
@@ -28,18 +28,18 @@ RESULT = "result.json"
 ENCODER = "encoder.safetensors"
 NETWORK = "network.safetensors"
 SIMULATOR_LOG = "simulator.log"
-"""NVFlare's own messages, where ``fclseg pretrain`` started it."""
+"""NVFlare's own messages, if ``fclseg pretrain`` started it."""
 GLOBAL = ""
-"""The name under which ``encoders`` lists the one that all sites share."""
+"""The name under which ``encoders`` lists the encoder that all sites share."""
 FAILURE = "failure.json"
 """Why the last attempt ended early; ``fclseg pretrain`` reads it."""
 RESTORE = "restore it from a backup, or start over (--fresh or FCLSEG_FRESH=1)"
 LOCK_SECONDS = 10
-"""How long a run waits for another one of its name to end, such as one that was just killed."""
+"""How long a run waits for another run of the same name to end, for example one that was just killed."""
 
 
 class RunFolder:
-    """``runs/<name>``: opened by a run that starts, and by the same run when it is continued."""
+    """``runs/<name>``: opened by a run when it starts and when it is continued."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -57,16 +57,18 @@ class RunFolder:
 
     @contextmanager
     def held(self, by: str = "server") -> Iterator[None]:
-        """Hold the folder, so that two runs of one name do not write into each other's files.
+        """Lock the folder, so that two runs of the same name do not write to the same files.
 
-        A command that starts a simulator and the server inside it each hold it in their own name.
+        The command that starts a simulator and the server inside it each hold a lock under their own name.
         """
-        lock = self.path.with_name(f".{self.path.name}.{by}.lock")  # beside it: the folder itself may be removed
+        lock = self.path.with_name(
+            f".{self.path.name}.{by}.lock"
+        )  # next to the folder, because the folder itself may be removed
         with held(lock, f"the run folder {self.path}", LOCK_SECONDS):
             yield
 
     def fail(self, reason: str) -> None:
-        """Note why the run ended early, for whoever started it."""
+        """Record why the run ended early, so that the command that started it can report the reason."""
         write_text(self.path / FAILURE, json.dumps({"reason": reason}, indent=2) + "\n")
 
     @property
@@ -82,7 +84,7 @@ class RunFolder:
         (self.path / FAILURE).unlink(missing_ok=True)
 
     def admit(self, present: list[str]) -> list[str]:
-        """All sites of the run: those it has had so far, whether they are here or not, and those that join it now."""
+        """All sites of the run: those that took part so far, connected or not, and those that join now."""
         known = self.config.get("sites", [])
         if joining := set(present) - set(known):
             self._write({**self.config, "sites": sorted({*known, *joining})})
@@ -93,16 +95,16 @@ class RunFolder:
         write_text(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
 
     def forget(self) -> None:
-        """Remove the run; a folder that no run has made is left alone, whatever it was named."""
+        """Remove the run. A folder that was not made by a run is never removed."""
         if not any((self.path / name).exists() for name in (CONFIG, SIMULATOR_LOG)):
             return
         gone = self.path.with_name(f".{self.path.name}.forgotten")
         shutil.rmtree(gone, ignore_errors=True)
-        self.path.rename(gone)  # in one step: half of an old run must not become part of the new one
+        self.path.rename(gone)  # in one step, so that no part of the old run can end up in the new one
         shutil.rmtree(gone)
 
     def check(self, config: dict[str, Any]) -> None:
-        """Refuse a configuration that differs from the folder's, in the entries given."""
+        """Refuse a configuration that differs from the folder's in the given entries."""
         file = self.path / CONFIG
         if not file.exists():
             return
@@ -112,7 +114,7 @@ class RunFolder:
         wanted = _flat(json.loads(json.dumps(config)))
         if different := sorted(name for name, value in wanted.items() if known.get(name) != value):
             raise FCLSegError(
-                f"the run folder {self.path} belongs to a run with another '{different[0]}': choose another name "
+                f"the run folder {self.path} belongs to a run with a different '{different[0]}': choose another name "
                 "(--name or FCLSEG_RUN), or start over (--fresh or FCLSEG_FRESH=1)"
             )
 
@@ -122,18 +124,18 @@ class RunFolder:
 
     @property
     def encoders(self) -> dict[str, Path]:
-        """The encoders of a complete run: the global one, or one for each site where every site keeps its own."""
+        """The encoders of a complete run: the global one, or one per site if every site keeps its own."""
         with understood(self.path / RESULT, RESTORE):
             return {site: self.path / name for site, name in self._result["encoders"].items()}
 
     @property
     def model(self) -> Path | None:
-        """The segmentation network of a complete run that trained one."""
+        """The segmentation network of a complete run, if it trained one."""
         return self._trained("model")
 
     @property
     def network(self) -> Path | None:
-        """The whole network of a complete run that trained one, whatever it predicts."""
+        """The whole network of a complete run, if it trained one; it need not be a segmentation network."""
         return self._trained("network")
 
     def _trained(self, name: str) -> Path | None:
@@ -145,7 +147,7 @@ class RunFolder:
         return read_json(self.path / RESULT)
 
     def load(self, initial: GlobalModel) -> GlobalModel:
-        """The newest checkpoint, or the initial model; the lines of rounds after it are removed."""
+        """The newest checkpoint, or the initial model. Lines of later rounds are removed."""
         model = initial
         if checkpoints := self._checkpoints():
             model = GlobalModel.from_states(initial.row, *read_state(checkpoints[-1]), initial.downlink)
@@ -155,15 +157,15 @@ class RunFolder:
         return model
 
     def save(self, model: GlobalModel, record: dict[str, Any]) -> None:
-        """Note a finished round: its line first, since ``load`` trusts the checkpoint and drops lines beyond it."""
+        """Record a finished round. The line comes first: ``load`` trusts the checkpoint and drops lines after it."""
         append_line(self.path / ROUNDS, json.dumps(record))
         write_state(self.path / "checkpoints" / f"round-{model.next_round - 1:04d}.safetensors", *model.to_states())
         for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
             old.unlink()
 
     def finish(self, encoder: Method | None, settings: RunSettings) -> None:
-        """Write what the bundles take, and then that the run is complete: the global encoder, if there is one, and the
-        whole network of a job that trains one."""
+        """Write the files that the bundles load, then mark the run as complete. The files are the global encoder, if
+        there is one, and the whole network of a job that trains one."""
         result: dict[str, Any] = {}
         last = settings.build_preset().pretraining.rounds - 1
         if encoder is not None:
@@ -181,7 +183,7 @@ class RunFolder:
         write_text(self.path / RESULT, json.dumps(result, indent=2) + "\n")
 
     def rounds(self) -> list[dict[str, Any]]:
-        """What is known of each finished round."""
+        """The records of all finished rounds."""
         return read_json_lines(self.path / ROUNDS)
 
     def publish(self, folder: Path) -> None:
@@ -196,7 +198,7 @@ class RunFolder:
 
 
 def export_encoder(path: Path, method: Method, settings: RunSettings, round_number: int) -> None:
-    """The encoder of the online network, in the form that the bundles load."""
+    """The encoder of the online network, in the format that the bundles load."""
     save_encoder(path, method.online.encoder, _origin(settings, round_number))
 
 
@@ -205,9 +207,9 @@ def _origin(settings: RunSettings, round_number: int) -> dict[str, object]:
 
 
 def export_model(path: Path, method: Method, settings: RunSettings) -> None:
-    """The whole online network of a job that trains one to segment, in the form that the bundles' inference loads."""
+    """The whole online network of a job that trains a segmentation network, in the format of the bundles' inference."""
     images, anatomy = settings.build_preset().images, get_anatomy(settings.anatomy)
-    network: FreezableUNet = method.online  # type: ignore[assignment]  # of a method that trains whole networks
+    network: FreezableUNet = method.online  # type: ignore[assignment]  # the method trains whole networks
     write_model(path, TrainedModel(network, anatomy, images.size, images.spacing(anatomy), settings.preset))
 
 
@@ -221,7 +223,7 @@ def describe(record: dict[str, Any], rounds: int) -> str:
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration in one level, without the settings that may change."""
+    """The configuration as a flat dictionary, without the settings that may change."""
     defaults = {entry.name: entry.default for entry in fields(RunSettings) if entry.default is not MISSING}
     pairs = {**config, **defaults, **with_present_names(config.get("settings", {}))}
     return {name: value for name, value in pairs.items() if name not in (*PATIENCE, "settings")}

@@ -1,6 +1,6 @@
-"""What a run is: the server decides, from the job's configuration, and the sites receive it with every task.
+"""The settings of a run. The server reads them from the job's configuration; sites receive them with every task.
 
-On the server the environment may replace some of it. Where things are, each party decides for itself (``place.py``).
+On the server, environment variables can replace some of them. Each party chooses its own folders (``place.py``).
 """
 
 import math
@@ -31,40 +31,40 @@ LEAST = {
     "fold": 0,
     "labels": 1,
 }
-"""The smallest whole number that each of these settings can be. NVFlare takes a time-out of 0 for none at all, and
-waiting for ever for a site that has died is what no run should do."""
+"""The minimum of each of these settings. NVFlare treats a time-out of 0 as no time-out, and a run must not wait forever
+for a site that has died."""
 
 PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout")
-"""Settings that may change between the parts of a run, because they do not change what it computes."""
+"""Settings that may differ when a run is continued, because they do not change what it computes."""
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Everything that decides what a run computes, and how patient the server is."""
+    """Everything that determines what a run computes, and how long the server waits."""
 
     job: str
     preset: str = "demo"
-    changes: dict[str, Any] = field(default_factory=dict)  # single values of the preset, replaced
+    changes: dict[str, Any] = field(default_factory=dict)  # values of the preset that are replaced
     rounds: int | None = None  # None: the preset's
     seed: int = 0
     run: str = ""  # name of the run folder; "": <job>-<preset>
-    fraction: float = 1.0  # |C_r| / |C|, the share of sites drawn for a round
-    min_sites: int = 1  # fewer valid answers end the run
-    pickup_timeout: int = 0  # seconds in which a site must fetch a task; 0: as long as the task may take
+    fraction: float = 1.0  # |C_r| / |C|, the fraction of sites drawn per round
+    min_sites: int = 1  # with fewer valid answers in a round the run ends
+    pickup_timeout: int = 0  # seconds for a site to fetch a task; 0: the task's own time-out
     distance_timeout: int = 600
     pretrain_timeout: int = 7200
     fold: int | None = None  # leave out this fold's validation patients; None: use all patients
     labels: int | None = None  # N labelled patients per site, for methods that train on labels
     anatomy: str | dict[str, Any] = DEFAULT  # what a segmentation network segments: a name or a labels.json
-    encoder: str | None = None  # file of a pre-trained encoder on the server to start from
+    encoder: str | None = None  # start from this pre-trained encoder, a file on the server
     network: str | None = None  # the same for a whole network; "shipped": the weights that come with the bundle
-    codec: str | None = None  # how networks and features are coded: a name of CODECS; None: as the job's row says
-    diagnostics: bool = False  # measure what DP and PTNU predict; changes the traffic, not the training
-    aggregation: str = MEAN_RULE  # how the sites' networks become one
-    outliers: str = REFUSE  # what happens to an update that is far longer than the others'
-    outlier_factor: float = 10.0  # how many times the median norm is far
-    weight_cap: float = 10.0  # no site counts more than this many times the median site
-    perturb: float = 0.0  # what sites do to features and updates before they leave: fclseg.privacy.settings
+    codec: str | None = None  # how networks and features are encoded: a name of CODECS; None: that of the job's row
+    diagnostics: bool = False  # measure how well DP and PTNU predict; changes the traffic, not the training
+    aggregation: str = MEAN_RULE  # how the sites' networks are combined
+    outliers: str = REFUSE  # what happens to an update whose norm is far above the median
+    outlier_factor: float = 10.0  # an outlier is more than this many times the median norm
+    weight_cap: float = 10.0  # no site counts more than this many times the median weight
+    perturb: float = 0.0  # protection of features and updates before they leave a site: fclseg.privacy.settings
     mix: int = 1
     prototypes: int | None = None
     feature_noise: float = 0.0
@@ -72,17 +72,19 @@ class RunSettings:
     sigma: float = 0.0
 
     def __post_init__(self) -> None:
-        # Also at a site, which gets the name from the server: it must never lead out of the site's own folder of runs.
+        # A site checks this too: the name comes from the server and must never lead out of the site's folder of runs.
         if self.run != Path(self.run).name or self.run.startswith("."):
-            raise FCLSegError(f"'{self.run}' cannot name a run: choose a plain folder name (--name or FCLSEG_RUN)")
+            raise FCLSegError(
+                f"'{self.run}' is not a valid run name: choose a plain folder name (--name or FCLSEG_RUN)"
+            )
 
     @classmethod
     def read(cls, values: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> "RunSettings":
-        """The job's values, replaced by FCLSEG_PRESET, FCLSEG_ROUNDS, FCLSEG_SEED and FCLSEG_RUN where they are set."""
+        """The job's values. FCLSEG_PRESET, FCLSEG_ROUNDS, FCLSEG_SEED and FCLSEG_RUN replace them where set."""
         known = {entry.name for entry in fields(cls)}
         values = with_present_names(values)
         if unknown := sorted(set(values) - known):
-            raise FCLSegError(f"the job's settings have no '{unknown[0]}': they have {', '.join(sorted(known))}")
+            raise FCLSegError(f"the job has an unknown setting '{unknown[0]}': choose from {', '.join(sorted(known))}")
         for name, value in values.items():
             _check_kind(name, value)
         if values.get("job") not in ROWS:
@@ -99,7 +101,7 @@ class RunSettings:
         get_anatomy(settings.anatomy)
         get_codec(settings.codec or settings.row.codec)
         if not 0 < settings.fraction <= 1:
-            raise FCLSegError(f"a fraction of {settings.fraction} of the sites cannot be drawn: give one in (0, 1]")
+            raise FCLSegError(f"'fraction' cannot be {settings.fraction}: give a number in (0, 1]")
         settings._check_method()
         settings._check_protection()
         settings._check_privacy(values)
@@ -108,7 +110,7 @@ class RunSettings:
         )
 
     def _check_method(self) -> None:
-        """Refuse what the job's method has no use for, instead of training something else than was asked for."""
+        """Refuse settings that the job's method cannot use, instead of training something the user did not ask for."""
         wants = {name: getattr(self, name) is not None for name in ("encoder", "network", "labels")}
         if not any((self.diagnostics, *wants.values())):
             return
@@ -137,14 +139,14 @@ class RunSettings:
         check_privacy(values, "the job")
         if self.privacy.on_features and not self.sends_features:
             chosen = next(name for name in self.privacy.shown() if name not in ("clip", "sigma"))
-            raise FCLSegError(f"job '{self.job}' sends no features, which '{chosen}' would protect: leave it out")
+            raise FCLSegError(f"job '{self.job}' sends no features that '{chosen}' could protect: leave it out")
         if self.prototypes is not None and self.run_codec is not None:
             raise FCLSegError("a codec expects whole banks, not 'prototypes': set 'codec' to plain")
 
     def check_place(self, place: "Place") -> None:
-        """Diagnostics send networks that the exchange plan keeps at the site; no hospital's may leave for them."""
+        """Diagnostics send networks that the exchange plan keeps at the site. A hospital's networks must not leave."""
         if self.diagnostics and not place.simulated:
-            raise PublicError("'diagnostics' is for the simulator alone: leave it out of the job's settings")
+            raise PublicError("'diagnostics' works in the simulator only: leave it out of the job's settings")
 
     @property
     def row(self) -> Row:
@@ -159,7 +161,7 @@ class RunSettings:
 
     @property
     def run_codec(self) -> RunCodec | None:
-        """None where numbers travel as they are."""
+        """None if numbers are sent as they are."""
         return get_codec(self.row.codec if self.codec is None else self.codec)
 
     def build_preset(self) -> Preset:
@@ -174,7 +176,7 @@ class RunSettings:
 
     @property
     def privacy(self) -> PrivacySettings:
-        """What the job asks the sites to do before features and updates leave; a site's policy may ask for more."""
+        """The protections that the job asks for. A site's policy may ask for more."""
         return PrivacySettings.of(self)
 
     @property
@@ -183,7 +185,7 @@ class RunSettings:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings that decide what the run computes; the others may change while it runs."""
+        """The settings that determine what the run computes. The others may change during the run."""
         return {name: value for name, value in self.to_dict().items() if name not in PATIENCE}
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,11 +193,11 @@ class RunSettings:
 
 
 EARLIER_NAMES = {"annotated": "labels"}
-"""Version 0.1 wrote these names into jobs and runs."""
+"""Names that version 0.1 wrote into jobs and runs."""
 
 
 def with_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a job or run of any version, under today's names."""
+    """The settings of a job or run of any version, under their current names."""
     renamed = {EARLIER_NAMES.get(name, name): value for name, value in values.items()}
     if isinstance(renamed.get("changes"), Mapping):
         renamed["changes"] = {full_name(name): value for name, value in renamed["changes"].items()}
@@ -209,11 +211,11 @@ KINDS = {
     str: (lambda value: isinstance(value, str), "a text"),
     dict: (lambda value: isinstance(value, Mapping), "settings by name"),
 }
-"""For each kind of setting: the test of a value, and what to give."""
+"""For each type of setting: the check of a value, and what to give instead."""
 
 
 def _check_kind(name: str, value: Any) -> None:
-    """Refuse a value of another kind than the setting's: a job is a file that people edit."""
+    """Refuse a value of the wrong type: a job is a file that people edit."""
     kind = RunSettings.__annotations__[name]
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     if value is None and NoneType in kinds:
@@ -237,9 +239,9 @@ def _integer(environment: Mapping[str, str], name: str, default: int | None) -> 
     try:
         return int(text)
     except ValueError:
-        raise FCLSegError(f"{name} must be a whole number but is '{text}'") from None
+        raise FCLSegError(f"{name} must be a whole number, not '{text}'") from None
 
 
 def start_over() -> bool:
-    """Whether the user asked to forget an earlier run of this name (FCLSEG_FRESH=1)."""
+    """Whether the user asked to delete an earlier run of this name (FCLSEG_FRESH=1)."""
     return os.environ.get("FCLSEG_FRESH", "") not in ("", "0")

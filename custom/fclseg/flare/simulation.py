@@ -1,4 +1,4 @@
-"""A simulation's sites share one machine: where their runs and images are, and the phantom when there are none."""
+"""Folders of a simulation, whose sites share one machine, and the phantom that is used if there are no images."""
 
 from fclseg.data.phantom import phantom_sites, write_phantom
 from fclseg.data.sites import Splits
@@ -9,7 +9,7 @@ PHANTOM_PATIENTS = 3
 
 
 def shared_places(place: Place, sites: list[str]) -> tuple[dict[str, str | None], str]:
-    """Folders for all simulated sites, and a sentence for the log that says which images are used."""
+    """Folders for all simulated sites, and a log sentence that says which images are used."""
     split = str(place.splits) if place.splits else None
     folders: dict[str, str | None] = {"runs": str(place.runs), "cache": str(place.cache), "splits": split}
     if place.data is not None:
@@ -21,5 +21,5 @@ def shared_places(place: Place, sites: list[str]) -> tuple[dict[str, str | None]
     splits = folder.with_suffix(".splits.json")
     owner = {patient: site for site, patients in phantom_sites(count, len(sites)).items() for patient in patients}
     Splits.make(sorted(owner), owner, folds=2).save(splits)
-    sentence = f"no data configured (FCLSEG_DATA), so {count} phantom patients are used: {folder}"
+    sentence = f"no data folder is configured (FCLSEG_DATA): using {count} phantom patients in {folder}"
     return folders | {"data": str(folder), "splits": str(splits)}, sentence

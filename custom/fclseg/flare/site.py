@@ -1,7 +1,7 @@
 """One site in one run: its memory, its method and its images.
 
-Methods and data are imported when they are needed: in a simulation with few threads every task is a new process, and
-one that only measures a distance need not wait for them.
+Methods and data are imported only when needed. In a simulation with few threads every task is a new process, and a task
+that only measures a distance should not have to wait for these imports.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Site:
-    """What a task of a run needs at a site; everything about the run comes with the task."""
+    """What a task needs at a site. Everything about the run arrives with the task."""
 
     def __init__(self, place: Place, settings: RunSettings, run_id: str, sites: list[str]):
         self.place, self.settings, self.run_id, self.sites = place, settings, run_id, sites
@@ -42,12 +42,12 @@ class Site:
         run = message.meta["run"]
         if place.simulated:
             place = replace(place, shared=run["shared"])
-        settings = RunSettings.read(run["settings"], {})  # with all checks: it comes from elsewhere
+        settings = RunSettings.read(run["settings"], {})  # with all checks, because the message comes from outside
         settings.check_place(place)
         return cls(place, settings, str(run["id"]), list(run["sites"]))
 
     def __eq__(self, other: object) -> bool:
-        """Whether both stand for the same run at the same place, so that what one has built serves the other."""
+        """Whether both are the same run at the same place, so that objects built for one can serve the other."""
         return isinstance(other, Site) and self._key == other._key
 
     @property
@@ -71,7 +71,7 @@ class Site:
 
     @property
     def foreign_changes(self) -> dict[str, Any]:
-        """What the run replaces in its preset, apart from what the package itself does for the job."""
+        """The preset settings that the run changes, except for the package's own changes for this job."""
         from fclseg.flare.jobs import budget
 
         given = budget(self.settings.row, get_preset(self.settings.preset))
@@ -83,7 +83,7 @@ class Site:
         return len({volume.patient for volume in self.volumes})
 
     def keep_received(self, message: Message) -> None:
-        """Keep the networks that a task brought, where the codec needs them for the upload and for the next round."""
+        """Keep the networks of a task if the codec needs them for the upload and for the next round."""
         down = {flow.component for flow in self.settings.row.flows if flow.down == ALWAYS}
         received = {name: to_tensors(part) for name, part in message.components.items() if name in down}
         if self.codec and received:
@@ -96,9 +96,9 @@ class Site:
         return build_method(self.settings.row, self.preset, self.settings.seed, self.anatomy)
 
     def target(self, round_number: int, online: Arrays) -> Arrays:
-        """The site's own target as the round begins; the initial one at a site that has not trained yet.
+        """The site's own target at the start of the round; the initial target if the site has not trained yet.
 
-        In a run that starts from a file only the server has that, so there the initial target is the network that came
+        If the run starts from a file, only the server has that file. The initial target is then the network that came
         down.
         """
         if state := self.memory.load_before(round_number):
@@ -108,7 +108,7 @@ class Site:
 
     @cached_property
     def method(self) -> Method:
-        """Built once a process, on the site's device; its weights are loaded from the site's memory for each task."""
+        """Built once per process, on the site's device. Each task loads its weights from the site's memory."""
         return self.build_method().to(self.place.device)
 
     @cached_property
@@ -117,15 +117,13 @@ class Site:
         from fclseg.anatomy.folders import read_folder
 
         if self.place.data is None:
-            raise DataError(
-                f'{self.place.name} has no data folder: write it as "data" into local/fclseg.json or set FCLSEG_DATA'
-            )
+            raise DataError(f'{self.place.name} has no data folder: set "data" in local/fclseg.json or FCLSEG_DATA')
         volumes = read_folder(self.place.data)
         anatomy = volumes[0].anatomy
         different = anatomy.structures and anatomy.structures != self.anatomy.structures
         if self.method.wants_labels and different:
             raise DataError(
-                f"{self.place.name} has the labels {anatomy.describe_values()}, and this run segments "
+                f"{self.place.name} has the labels {anatomy.describe_values()}, but this run segments "
                 f"{self.anatomy.describe_values()}: this site cannot take part"
             )
         patients = self._patients(volumes)
@@ -133,7 +131,7 @@ class Site:
 
     @cached_property
     def sampler(self) -> SliceSampler:
-        """Batches of the site's own slices: all frames of its patients, or labelled ones for a supervised method."""
+        """Batches of the site's own slices: all frames of its patients, or labelled frames for a supervised method."""
         from fclseg.data.sampler import SliceSampler
         from fclseg.data.slices import open_store
 
@@ -158,10 +156,10 @@ class Site:
         return self.settings.fold is not None or self.settings.labels is not None
 
     def _patients(self, volumes: Sequence[Volume]) -> set[str] | None:
-        """Which patients the site may train on; None: all in its folder.
+        """The patients that the site may train on; None: all in its folder.
 
-        In a simulation all sites share one folder, so a split deals out the patients. A real site has its own folder,
-        and a split is needed there only to leave out a fold or to choose labelled patients.
+        In a simulation all sites share one folder, and a split divides its patients among them. A real site has its own
+        folder and needs a split only to leave out a fold or to choose labelled patients.
         """
         from fclseg.data.sites import Splits
 
@@ -179,7 +177,9 @@ class Site:
             why = "choose labelled patients" if settings.fold is None else f"leave out fold {settings.fold}"
             raise DataError(f"{name} needs a splits file to {why}: set FCLSEG_SPLITS")
         if name not in splits.sites:
-            raise DataError(f"the splits have no site '{name}': they have {', '.join(splits.sites)}; set FCLSEG_SPLITS")
+            raise DataError(
+                f"the splits have no site '{name}', only {', '.join(splits.sites)}: set FCLSEG_SPLITS to the right file"
+            )
         if settings.labels is not None:
             return set(splits.labelled(name, settings.fold or 0, settings.labels, seed=settings.seed))
         return set(splits.sites[name] if settings.fold is None else splits.training(name, settings.fold))

@@ -1,4 +1,4 @@
-"""Many simulated sites on few cores train one after the other instead of slowing each other down."""
+"""Lets many simulated sites on few cores train one after the other instead of slowing each other down."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ from fclseg.locks import POLL_SECONDS, try_lock
 
 @contextmanager
 def training_slot(threads: int) -> Iterator[None]:
-    """Wait for ``threads`` free cores of this machine. The operating system frees the slot of a process that dies."""
+    """Wait for ``threads`` free cores on this machine. The operating system frees the slot of a process that dies."""
     folder = slots_folder()
     slots = max(1, (os.cpu_count() or 1) // threads)
     names = [folder / f"{threads}-threads-{index}" for index in range(slots)]
@@ -31,7 +31,7 @@ def training_slot(threads: int) -> Iterator[None]:
 def slots_folder() -> Path:
     """The folder of the slots, below the temporary folder that all accounts share.
 
-    Somebody else could have put a link or a folder of their own there first; such a one is never used.
+    Another account could have put a link or its own folder there first. Such a folder is never used.
     """
     folder = Path(tempfile.gettempdir()) / f"fclseg-slots-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The server's end of the curves: NVFlare's own TensorBoard receiver, writing into the run folder."""
+"""The server side of the training curves: NVFlare's own TensorBoard receiver, writing to the run folder."""
 
 from nvflare.apis.fl_context import FLContext
 from nvflare.app_opt.tracking.tb.tb_receiver import TBAnalyticsReceiver
@@ -9,7 +9,7 @@ FOLDER = "tensorboard"
 
 
 class RunCurves(TBAnalyticsReceiver):
-    """Writes to the run folder: NVFlare's own place is in the simulator's workspace, which is wiped at each start."""
+    """Writes to the run folder: NVFlare's default is the simulator's workspace, which is wiped at each start."""
 
     def __init__(self, controller_id: str):
         super().__init__(FOLDER, [FED_EVENT])

@@ -1,4 +1,4 @@
-"""State files: written whole or not at all, and refused when they are not exactly what was written."""
+"""State files: written atomically, and refused if they are not exactly what was written."""
 
 import hashlib
 import json
@@ -12,11 +12,11 @@ from fclseg.errors import FCLSegError
 from fclseg.networks.loading import State, read_tensors, write_tensors
 
 KEPT_CHECKPOINTS = 2
-"""How many the server keeps, so that a damaged one can be deleted."""
+"""The number of checkpoints the server keeps, so that a damaged one can be deleted."""
 
 
 class StateError(FCLSegError):
-    """A state file that must not be used."""
+    """Raised for a state file that must not be used."""
 
 
 def write_state(path: Path, states: Mapping[str, State], info: Mapping[str, Any]) -> None:
@@ -27,7 +27,7 @@ def write_state(path: Path, states: Mapping[str, State], info: Mapping[str, Any]
 
 
 def read_state(path: Path) -> tuple[dict[str, State], dict[str, Any]]:
-    """What ``write_state`` wrote; raises ``StateError`` for a damaged file."""
+    """Read what ``write_state`` wrote. Raises ``StateError`` for a damaged file."""
     try:
         tensors, metadata = read_tensors(path)
     except FCLSegError as error:

@@ -24,7 +24,7 @@ from fclseg.presets import Preset
 class Method(nn.Module):
     """Base of all methods. ``online`` is the network whose encoder is kept for fine-tuning.
 
-    ``encoder`` makes that encoder; a method with an ``__init__`` of its own takes it as a keyword and passes it on.
+    ``encoder`` makes that encoder. A method with its own ``__init__`` takes it as a keyword and passes it on.
     """
 
     wants_partners = False
@@ -34,7 +34,7 @@ class Method(nn.Module):
     whole_network = False
     """Whether ``online`` is a whole U-Net, so that its decoder is kept for fine-tuning too."""
     segments = False
-    """Whether that U-Net segments the structures of an anatomy, which the method must then be told."""
+    """Whether that U-Net segments the structures of an anatomy, which must then be passed to the method."""
     has_target = False
     """Whether there is a component ``target``, a moving average of ``online``."""
     feature_networks: ClassVar[Mapping[str, str]] = {}

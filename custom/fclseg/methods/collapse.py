@@ -1,4 +1,4 @@
-"""The collapse monitor: do a site's features still tell its images apart?"""
+"""The collapse monitor: can a site's features still distinguish its images?"""
 
 import torch
 from torch.nn import functional

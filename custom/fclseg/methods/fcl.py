@@ -68,7 +68,7 @@ class FCL(MoCo):
         encoder: EncoderFactory = Encoder,
     ):
         super().__init__(preset, refill_each_round, encoder=encoder)
-        self.wants_partners = True  # the paper's local positives are structural, whatever the preset says
+        self.wants_partners = True  # the paper's local positives are always structural, regardless of the preset
         self.fe, self.ns, self.gsm = fe, ns, gsm
         self.mask_same_partition = mask_same_partition
         self.remote = RemoteBanks(preset.networks.feature_size)

@@ -74,7 +74,7 @@ class FedCA(SimCLR):
         self.dictionary = MemoryBank(preset.pretraining.bank_size, preset.networks.feature_size)
         self.remote = RemoteBanks(preset.networks.feature_size)
         self.public = PublicSet(preset)
-        self._fresh: tuple[torch.Tensor, torch.Tensor]  # features and partitions of the step under way
+        self._fresh: tuple[torch.Tensor, torch.Tensor]  # features and partitions of the current step
 
     def begin_round(self, sampler: SliceSampler, round_number: int, generator: torch.Generator) -> None:
         if not self.public.ready:

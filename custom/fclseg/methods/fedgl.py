@@ -1,7 +1,7 @@
 """Global and local contrastive learning (Chaitanya et al. 2020): the method of FedGL and Local CL.
 
-First the encoder learns to tell partitions of volumes apart (global stage), then the first decoder blocks learn to
-tell regions of an image apart on top of the frozen encoder (local stage).
+First the encoder learns to distinguish the partitions of volumes (global stage). Then the first decoder blocks learn to
+distinguish regions of an image, on top of the frozen encoder (local stage).
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def local_loss(first: torch.Tensor, second: torch.Tensor, temperature: float) ->
 class GlobalLocal(Method):
     """Encoder network, then ``decoder``: the first ``decoder_blocks`` of the U-Net's decoder with a 1x1 convolution.
 
-    The share ``global_share`` of the rounds goes to the global stage, the only one that trains the encoder.
+    The global stage takes the fraction ``global_share`` of the rounds. Only this stage trains the encoder.
     """
 
     learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
@@ -90,7 +90,7 @@ class GlobalLocal(Method):
         """Two versions that differ only in intensity, so that a region shows the same anatomy in both."""
         placed = self.place(batch.images, generator)
         versions = torch.cat([self.intensity(placed, generator), self.intensity(placed, generator)])
-        self.online.eval()  # BatchNorm statistics stay fixed, too: nothing in the encoder changes in this stage
+        self.online.eval()  # BatchNorm statistics stay fixed too: nothing in the encoder changes in this stage
         with torch.no_grad():
             maps = self.online.encoder(versions)
         self.online.train(self.training)

@@ -1,4 +1,4 @@
-"""The one contrastive loss behind MoCo, FCL, SimCLR, FedCA and FedGL, and the draw of negatives for FCL."""
+"""The contrastive loss of MoCo, FCL, SimCLR, FedCA and FedGL, and the sampling of negatives for FCL."""
 
 import torch
 from torch.nn import functional

@@ -1,8 +1,9 @@
 """Mean teacher (Tarvainen and Valpola 2017): the target segments unlabelled slices, the online network learns from it.
 
-The target sees the slice as it is, the online network an augmented one, and the target's belief moves with the image.
-Left alone the two confirm each other's mistakes; phantom slices with their true labels in every step hold them.
-Online and target are whole U-Nets in the roles they have in FCLOpt, so PTNU and DP apply unchanged.
+The target sees the original slice, and the online network an augmented one. The target's prediction is transformed with
+the image. On their own, the two networks would confirm each other's mistakes. Phantom slices with their true labels in
+every step prevent that. Online and target are whole U-Nets with the same roles as in FCLOpt, so PTNU and DP apply
+unchanged.
 """
 
 from functools import cached_property
@@ -54,10 +55,10 @@ class MeanTeacher(Segmenter):
         return DiceCELoss(softmax=True)
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        with torch.no_grad():  # in training mode: its BatchNorm uses the batch's statistics and gathers its own
+        with torch.no_grad():  # in training mode: BatchNorm uses the batch's statistics and updates the target's own
             belief = sharpen(self.target(batch.images).softmax(dim=1), self.sharpness)
         images, structures = augment_maps(batch.images, belief[:, 1:], generator)
-        background = 1.0 - structures.sum(dim=1, keepdim=True)  # also what lies outside the image
+        background = 1.0 - structures.sum(dim=1, keepdim=True)  # includes the area outside the image
         loss = self.agreement(self.online(images), torch.cat([background, structures], dim=1))
         return loss + self.anchor * self.phantom_loss(generator) if self.anchor else loss
 

@@ -21,8 +21,8 @@ class MoCo(Method):
     """The positive of a query is the target's feature of another view of the image (or of its partner, see
     ``positives``); negatives are the bank.
 
-    ``refill_each_round`` fills the bank from the current target at the start of every round. Without it the bank holds
-    features of a network that federated averaging has since replaced, and training can drift to chance.
+    ``refill_each_round`` fills the bank from the current target at the start of every round. Without it, the bank's
+    features come from a network that federated averaging has since replaced, and training can drift to chance level.
     """
 
     has_target = True
@@ -34,7 +34,7 @@ class MoCo(Method):
         self.bank = MemoryBank(preset.pretraining.bank_size, preset.networks.feature_size)
         self.wants_partners = preset.pretraining.structural_positives > 0
         self.refill_each_round = refill_each_round
-        self._fresh: tuple[torch.Tensor, torch.Tensor]  # keys and partitions of the step under way
+        self._fresh: tuple[torch.Tensor, torch.Tensor]  # keys and partitions of the current step
 
     def queries(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """q: unit features [B, D] of one random view of each image, from the online network."""
@@ -59,7 +59,7 @@ class MoCo(Method):
         return contrastive_loss(positives / temperature, negatives / temperature).mean()
 
     def own_entries(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The bank's features and partitions. Without any, every loss would be zero and nothing would be learnt."""
+        """The bank's features and partitions. An empty bank would make every loss zero, and nothing would be learnt."""
         if not len(self.bank):
             raise FCLSegError("the memory bank is empty, so there are no negatives: call begin_round before loss")
         return self.bank.entries()

@@ -1,7 +1,7 @@
-"""Motion as a label: the whole U-Net predicts where the image changes over the heart cycle.
+"""Motion as a label: the whole U-Net predicts where the image changes during the heart cycle.
 
-The target of a slice is the range of its grey values over the frames of its patient (|ED - ES| where there are two),
-smoothed, relative to the volume's 99th percentile. What moves is the heart, so the network learns to find it.
+The target of a slice is the range of its grey values over the frames of its patient (|ED - ES| if there are two),
+smoothed, relative to the volume's 99th percentile. The heart is what moves, so the network learns to find it.
 """
 
 from collections import defaultdict
@@ -70,7 +70,7 @@ class Motion(Method):
             raise DataError("no patient has two frames of the heart cycle: motion needs at least ED and ES")
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        assert self._maps is not None, "begin_round comes before the first step"
+        assert self._maps is not None, "call begin_round before the first step"
         maps = torch.from_numpy(self._maps[1][batch.rows])[:, None].to(batch.images)
         seen = ~maps.isnan().flatten(1).any(dim=1)
         images, moved = augment_maps(batch.images, maps.nan_to_num(), generator)

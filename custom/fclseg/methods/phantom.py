@@ -1,7 +1,7 @@
-"""Supervised training on phantoms: a segmentation network that has seen no label of any patient.
+"""Supervised training on phantoms: a segmentation network that has never seen a patient's labels.
 
-The site's own images only pass through the network for its BatchNorm statistics, which is what adapts it to the site's
-scanners (Li et al. 2018, "Adaptive batch normalization").
+The site's own images are used only for the BatchNorm statistics, which adapt the network to the site's scanners
+(Li et al. 2018, "Adaptive batch normalization").
 """
 
 from collections.abc import Mapping

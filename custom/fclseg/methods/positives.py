@@ -6,11 +6,11 @@ from fclseg.data.sampler import Batch
 
 
 def positive_images(batch: Batch, share: float, generator: torch.Generator) -> torch.Tensor:
-    """The images whose views are the positives: the batch itself, ``share`` of it replaced by the images' partners.
+    """The images whose views are the positives: the batch itself, with a fraction ``share`` replaced by partners.
 
-    With a share of 0, as in the paper, an image is compared with another view of itself. A partner is a slice of the
-    same partition of another volume, as in FCL's local positives: what the two have in common is anatomy, and what
-    tells them apart is the patient and the scanner.
+    With a fraction of 0, as in the paper, an image is compared with another view of itself. A partner is a slice of the
+    same partition in another volume, as in FCL's local positives. The two have the same anatomy but differ in patient
+    and scanner.
     """
     if share == 0:
         return batch.images

@@ -47,14 +47,14 @@ class Segmenter(Method):
 
     @cached_property
     def phantoms(self) -> SliceSampler:
-        """Labelled slices that need no patient; every site makes the same ones for itself."""
+        """Labelled slices without patients. Every site generates the same ones itself."""
         pretraining = self.preset.pretraining
         store = phantom_slices(self.anatomy, self.preset.images, pretraining.phantom_patients)
         device = next(self.parameters()).device
         return SliceSampler(store, store.select(), pretraining.batch_size, labels=True, device=device)
 
     def phantom_loss(self, generator: torch.Generator) -> torch.Tensor:
-        """The supervised loss of one random batch of phantom slices; BatchNorm remembers the patients' statistics."""
+        """The supervised loss of one random batch of phantom slices. BatchNorm keeps the patients' statistics."""
         batch = self.phantoms.draw(generator)
         images, labels = augment_labelled(batch.images, batch.label_maps, generator)
         with statistics_kept(self.online):

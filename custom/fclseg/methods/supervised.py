@@ -1,7 +1,7 @@
 """Supervised training of the whole U-Net: the method behind federated fine-tuning (``jobs/finetune_federated``).
 
 The online component is the segmentation network itself, so FedAvg of ``online`` is the paper's supervised federated
-learning. Loss, augmentation and the treatment of the encoder are those of the bundles.
+learning. Loss, augmentation and encoder freezing are the same as in the bundles.
 """
 
 from collections.abc import Iterable

@@ -90,7 +90,7 @@ def train_round(
             if not math.isfinite(value):
                 raise FCLSegError(
                     f"{site}: the loss became {value} in round {round_number}, step {steps}: "
-                    f"lower the learning rate ({lr:g}) or look for damaged images at this site"
+                    f"lower the learning rate ({lr:g}) or check this site's images for damage"
                 )
     if not steps:
         raise FCLSegError(f"{site}: there is nothing to train on in round {round_number}: check the site's data folder")

@@ -1,4 +1,4 @@
-"""Projector and predictor, and the encoder with projector that the paper calls a network."""
+"""Projector and predictor, and the encoder with projector, which the paper calls a network."""
 
 import torch
 from torch import nn
@@ -24,7 +24,7 @@ class EncoderNetwork(nn.Module):
         self.projector = mlp(preset.networks.feature_size, preset.networks.hidden, preset.networks.feature_size)
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:
-        """The pooled encoder output, before the projector: what later fine-tuning builds on."""
+        """The pooled encoder output, before the projector. Fine-tuning later builds on these features."""
         return self.encoder(x)[-1].mean(dim=(2, 3))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

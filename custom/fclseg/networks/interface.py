@@ -1,4 +1,4 @@
-"""What pre-training and fine-tuning ask of an encoder, so that any module can take the place of the paper's."""
+"""The interface of an encoder. Any module that implements it can replace the paper's encoder."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
@@ -13,8 +13,8 @@ from fclseg.errors import FCLSegError
 class EncoderInterface(Protocol):
     """A module that turns images [B, 1, H, W] into feature maps, one per level, from fine to coarse.
 
-    Map number i has ``channels[i]`` channels and 1 / 2^i of the image's height and width: the decoder doubles the size
-    from level to level. The mean of the last map is the feature vector that pre-training compares.
+    Map number i has ``channels[i]`` channels and 1 / 2^i of the image's height and width, because the decoder doubles
+    the size at each level. The mean of the last map is the feature vector that pre-training compares.
     """
 
     channels: tuple[int, ...]
@@ -23,22 +23,22 @@ class EncoderInterface(Protocol):
 
 
 EncoderFactory = Callable[[Sequence[int]], nn.Module]
-"""Widths (the preset's ``networks.channels``) -> a new encoder that keeps to ``EncoderInterface``."""
+"""Widths (the preset's ``networks.channels``) -> a new encoder that implements ``EncoderInterface``."""
 
 
 def widths(encoder: nn.Module) -> tuple[int, ...]:
     """The widths that an encoder declares."""
     if not isinstance(encoder, EncoderInterface):
-        raise FCLSegError(f"{type(encoder).__name__} is no encoder: give it 'channels' and 'forward'")
+        raise FCLSegError(f"{type(encoder).__name__} is not an encoder: give it 'channels' and 'forward'")
     return tuple(encoder.channels)
 
 
 def build_encoder(factory: EncoderFactory, channels: Sequence[int]) -> nn.Module:
-    """A new encoder of these widths; one that does not keep to the interface is refused here and not in a run."""
+    """A new encoder of these widths. A violation of the interface is reported here, before a run starts."""
     encoder = factory(channels)
     if widths(encoder) != tuple(channels):
         raise FCLSegError(
-            f"{type(encoder).__name__} has the widths {widths(encoder)} where the preset has {tuple(channels)}: "
+            f"{type(encoder).__name__} has the widths {widths(encoder)}, but the preset has {tuple(channels)}: "
             "set networks.channels to the encoder's widths"
         )
     return encoder

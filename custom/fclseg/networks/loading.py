@@ -1,8 +1,8 @@
-"""Files of encoders and of whole networks: what pre-training hands to fine-tuning.
+"""Files of encoders and of whole networks, which pre-training writes and fine-tuning loads.
 
-A file holds the tensors of one encoder under ``encoder.*``, of a whole network those under ``decoder.*`` too, and a few
-strings (preset, widths, run, round) that say where it came from. A file that does not fit the network exactly is
-refused: silently loading half an encoder would look like a pre-training that does not help.
+A file contains the tensors of one encoder under ``encoder.*``, for a whole network also those under ``decoder.*``, and
+a few strings (preset, widths, run, round) that say where it came from. A file that does not fit the network exactly is
+refused, because silently loading half an encoder would look like a pre-training that does not help.
 """
 
 import json
@@ -21,7 +21,7 @@ from fclseg.networks.interface import widths
 
 PREFIX = "encoder."
 HEAD = "decoder.head."
-"""The last layer, the only one that depends on what a network predicts."""
+"""The last layer, the only one that depends on what the network predicts."""
 
 State = dict[str, torch.Tensor]
 """A module's tensors by name."""
@@ -29,7 +29,7 @@ State = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class LoadReport:
-    """Which tensors of a file and a network belong together, by their names in the file."""
+    """Which tensors of a file and a network match, by their names in the file."""
 
     matched: tuple[str, ...]
     missing: tuple[str, ...]  # in the network, not in the file
@@ -40,14 +40,14 @@ class LoadReport:
 
 
 def write_tensors(path: Path | str, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, object]) -> None:
-    """Write a safetensors file in one step: after a crash the old file or the new one is there, never half of one."""
+    """Write a safetensors file in one step: after a crash there is the old file or the new one, never half of one."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with whole_file(path) as draft:
         draft.write_bytes(_sorted_header(save(plain, {key: str(value) for key, value in metadata.items()})))
 
 
 def _sorted_header(content: bytes) -> bytes:
-    """The same file with sorted metadata: safetensors orders them at random, and equal runs should be equal files."""
+    """The same file with sorted metadata: safetensors orders them at random, but equal runs should give equal files."""
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
@@ -57,7 +57,7 @@ def _sorted_header(content: bytes) -> bytes:
 
 
 def read_tensors(path: Path | str) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Tensors and metadata of a safetensors file; a missing or broken file is reported in one sentence."""
+    """Tensors and metadata of a safetensors file. A missing or broken file gives a one-sentence error."""
     path = Path(path)
     if not path.is_file():
         raise FCLSegError(f"there is no weights file {path}: check the path, or train one first")
@@ -73,13 +73,13 @@ def format_channels(channels: tuple[int, ...]) -> str:
 
 
 def save_encoder(path: Path | str, encoder: nn.Module, metadata: Mapping[str, object]) -> None:
-    """Write the encoder's tensors as ``encoder.*``; its widths are added to the metadata."""
+    """Write the encoder's tensors as ``encoder.*``. Its widths are added to the metadata."""
     tensors = {PREFIX + name: tensor for name, tensor in encoder.state_dict().items()}
     write_tensors(path, tensors, {"channels": format_channels(widths(encoder)), **metadata})
 
 
 def load_encoder(network: nn.Module, path: Path | str) -> LoadReport:
-    """Copy an encoder file into ``network.encoder``; anything but an exact fit is refused and changes nothing."""
+    """Copy an encoder file into ``network.encoder``. Anything but an exact fit raises and changes nothing."""
     tensors, metadata = read_tensors(path)
     encoder = network.get_submodule("encoder")
     wanted = {PREFIX + name: tensor for name, tensor in encoder.state_dict().items()}
@@ -106,8 +106,8 @@ def save_network(path: Path | str, network: nn.Module, metadata: Mapping[str, ob
 def load_network(network: nn.Module, path: Path | str) -> LoadReport:
     """Copy a whole network (also a segmentation model) into ``network``.
 
-    A head that predicts something else, for example motion, is left out and reported as missing; any other difference
-    is refused and changes nothing.
+    A head that predicts something else, for example motion, is left out and reported as missing. Any other difference
+    raises and changes nothing.
     """
     tensors, metadata = read_tensors(path)
     wanted = network.state_dict()

@@ -22,7 +22,7 @@ KIND = "segmentation model"
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A fine-tuned network and what inference must know about it. No patient is named in the file."""
+    """A fine-tuned network and what inference must know about it. The file contains no patient names."""
 
     network: FreezableUNet
     anatomy: Anatomy
@@ -58,9 +58,9 @@ HOW_TO_TRAIN = (
 
 
 def load_model(path: str | Path, anatomy: str | None = None, encoder: EncoderFactory = Encoder) -> TrainedModel:
-    """Read a model file; weights that are missing, were never fine-tuned or segment something else are refused.
+    """Read a model file. Raises if weights are missing, were never fine-tuned or segment something else.
 
-    Without ``anatomy`` any will do. ``encoder`` is the one that the model was trained with.
+    Without ``anatomy``, any anatomy is accepted. ``encoder`` is the one that the model was trained with.
     """
     if not Path(path).is_file():
         raise FCLSegError(f"there are no segmentation weights at {path}: {HOW_TO_TRAIN}")
@@ -90,12 +90,14 @@ def _model(
     network = FreezableUNet(channels, found.classes, encoder=encoder)
     report = compare(tensors, network.state_dict())
     if report.missing or report.unexpected:
-        raise FCLSegError(f"{path} was trained with another encoder ({report}): load it with that one")
+        raise FCLSegError(f"{path} was trained with a different encoder ({report}): load it with that one")
     for name, tensor in tensors.items():
         if tensor.dtype != network.state_dict()[name].dtype or not tensor.isfinite().all():
-            raise FCLSegError(f"{path}: the weights '{name}' are no finite floats; get or train the model again")
+            raise FCLSegError(f"{path}: the weights '{name}' are not finite floats; get or train the model again")
     network.load_state_dict(tensors)
     size, spacing = int(metadata["image_size"]), float(metadata["spacing_mm"])
     if not 8 <= size <= 4096 or not 0.05 <= spacing <= 50:
-        raise FCLSegError(f"{path}: images of {size} pixels of {spacing} mm are none; get or train the model again")
+        raise FCLSegError(
+            f"{path}: images of {size} pixels of {spacing} mm are impossible; get or train the model again"
+        )
     return TrainedModel(network.eval(), found, size, spacing, metadata["preset"], metadata.get("about", ""))

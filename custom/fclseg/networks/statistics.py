@@ -26,9 +26,9 @@ def _momentum(network: nn.Module, momentum: float | None) -> Iterator[None]:
 
 @contextmanager
 def statistics_kept(network: nn.Module) -> Iterator[None]:
-    """Passes in training mode normalise by their batch as always, but leave the running statistics alone.
+    """Forward passes in training mode normalise by their batch as usual, but do not update the running statistics.
 
-    A network that trains on phantoms and is meant for patients keeps the patients' statistics this way.
+    In this way, a network that trains on phantoms but is meant for patients keeps the patients' statistics.
     """
     with _momentum(network, 0.0):
         yield
@@ -36,15 +36,15 @@ def statistics_kept(network: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def estimate_statistics(network: nn.Module, batches: Iterable[torch.Tensor]) -> None:
-    """Replace the running statistics of the whole network by the plain average over ``batches``; weights stay.
+    """Replace the running statistics of the whole network by the plain average over ``batches``. Weights do not change.
 
-    This adapts a network to images of another scanner without any label.
+    This adapts a network to images of another scanner without any labels.
     """
     training = network.training
     for norm in _norms(network):
         norm.reset_running_stats()
     network.train()
-    with _momentum(network, None):  # PyTorch's word for the cumulative average
+    with _momentum(network, None):  # in PyTorch this means the cumulative average
         for images in batches:
             network(images)
     network.train(training)

@@ -40,7 +40,7 @@ class Decoder(nn.Module):
         self.head = nn.Conv2d(channels[0], classes, kernel_size=1)
 
     def forward(self, maps: list[torch.Tensor]) -> torch.Tensor:
-        """By index and not by zip, because TorchScript knows no other loop over layers and tensors at once."""
+        """Loops by index instead of zip, because TorchScript cannot loop over layers and tensors in any other way."""
         x = maps[-1]
         for i, up in enumerate(self.up):
             x = up(x, maps[len(maps) - 2 - i])

@@ -1,7 +1,7 @@
 """The three sizes in which everything can run, as one table.
 
-``paper`` follows the paper's settings, ``small`` is what two CPU cores train in minutes, and ``demo`` is for a first
-look and for tests. What a preset does not list has the paper's value (``settings.py``).
+``paper`` follows the paper's settings, ``small`` trains in minutes on two CPU cores, and ``demo`` is for a first look
+and for tests. Settings that a preset does not list have the paper's value (``settings.py``).
 """
 
 from fclseg.errors import FCLSegError
@@ -42,7 +42,7 @@ PRESETS = {
             # 192 mm: at 160 mm one volume in seven lost more than 5 % of its heart.
             images=ImageSettings(size=64, pixel_scale=2.4, view_size=48),
             networks=NetworkSettings(channels=(8, 16, 32, 64), hidden=256),
-            # AdamW with strong views and structural positives: docs/results.md says how they were chosen.
+            # AdamW with strong views and structural positives: docs/results.md explains how they were chosen.
             pretraining=PretrainingSettings(
                 rounds=40,
                 local_epochs=5,
@@ -65,7 +65,7 @@ PRESETS = {
 
 
 def get_preset(name: str, /, **changes: object) -> Preset:
-    """The named preset, with single settings changed by keyword."""
+    """The preset of this name, with some settings changed by keyword."""
     if name not in PRESETS:
         raise FCLSegError(f"there is no preset '{name}': choose one of {', '.join(PRESETS)}")
     return PRESETS[name].changed(changes)

@@ -1,7 +1,7 @@
 """The settings of a preset in four groups: images, networks, pre-training and fine-tuning.
 
 A setting is named ``group.field``, for example ``finetuning.lr``. Each field states which values it accepts, so that an
-unusable value is refused here and not deep inside a run.
+invalid value is refused here and not deep inside a run.
 """
 
 import math
@@ -13,7 +13,7 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.errors import FCLSegError
 
 FEWEST_EPOCHS = 20
-"""``finetuning.steps`` gives every number of labelled patients the same budget, but each slice is seen this often."""
+"""``finetuning.steps`` is the same budget for every number of labelled patients, but at least this many epochs."""
 
 
 class Accepts(NamedTuple):
@@ -91,20 +91,20 @@ class PretrainingSettings:
     bank_size: int = setting(COUNT)  # K
     optimizer: str = setting(_one_of("sgd", "adam", "adamw"), default="sgd")
     lr: float | None = setting(_optional(POSITIVE), default=None)  # None: the method's own rate for this optimiser
-    sgd_momentum: float = setting(
-        _number(lambda value: 0 <= value < 1, "a number that is at least 0 and below 1"), default=0.9
-    )
+    sgd_momentum: float = setting(_number(lambda value: 0 <= value < 1, "a number >= 0 and < 1"), default=0.9)
     weight_decay: float = setting(NOT_NEGATIVE, default=1e-4)
     structural_positives: float = setting(
         SHARE, default=0.0
-    )  # share of BYOL's and MoCo's positives from another volume
+    )  # fraction of BYOL's and MoCo's positives that come from another volume
     temperature: float = setting(POSITIVE, default=0.1)
     ema_momentum: float = setting(SHARE, default=0.99)  # m, Eq. (byol_ema)
     ptnu_momentum: float = setting(
         _number(lambda value: 0 < value < 1, "a number between 0 and 1"), default=0.995
     )  # m_d
     calibration_rounds: int = setting(COUNT, default=10)  # R: alpha is adjusted every R rounds
-    phantom_patients: int = setting(COUNT, default=200)  # of methods that train on phantoms
+    phantom_patients: int = setting(
+        COUNT, default=200
+    )  # number of phantom patients, for methods that train on phantoms
     bank_views: int = setting(_whole(0), default=0)  # of a slice in a refilled bank; 0: as many as fill it
     bfloat16: bool = setting(YES_OR_NO, default=False)  # mixed precision on a CPU that has it; GPUs always use it
     adaptation_rounds: int = setting(COUNT, default=20)  # of jobs that start from a network that segments already
@@ -116,14 +116,16 @@ class FinetuningSettings:
 
     epochs: int = setting(COUNT, default=200)
     steps: int | None = setting(_optional(COUNT), default=None)  # at most this many optimiser steps
-    rounds: int = setting(COUNT, default=200)  # of federated fine-tuning, which divides the epochs among them
+    rounds: int = setting(COUNT, default=200)  # rounds of federated fine-tuning; the epochs are divided among them
     batch_size: int = setting(COUNT, default=10)
     lr: float = setting(POSITIVE, default=5e-4)
     encoder_lr_factor: float = setting(NOT_NEGATIVE, default=1.0)
     frozen_epochs: int = setting(_whole(0), default=0)
     model_lr: float = setting(POSITIVE, default=5e-4)  # rate and steps from a network that segments already: a high
     model_steps: int = setting(COUNT, default=120)  # rate or a long training forgets more than one patient can teach
-    refined: bool = setting(YES_OR_NO, default=False)  # of a study's scores: averaged over turned images, and cleaned
+    refined: bool = setting(
+        YES_OR_NO, default=False
+    )  # scores of a study: predictions averaged over rotated images, and cleaned
 
     def epochs_for(self, steps_per_epoch: int) -> int:
         """``epochs``, reduced to stay within ``steps`` but not below ``FEWEST_EPOCHS``."""
@@ -143,7 +145,7 @@ class Preset:
     finetuning: FinetuningSettings = field(default_factory=FinetuningSettings)
 
     def changed(self, changes: Mapping[str, object]) -> "Preset":
-        """A copy with some settings replaced; names of earlier versions are accepted, too."""
+        """A copy with some settings replaced. Names from earlier versions are accepted too."""
         by_group: dict[str, dict[str, object]] = {}
         for given, value in changes.items():
             group, _, name = full_name(given).partition(".")
@@ -168,7 +170,7 @@ class Preset:
         return {"pretraining.rounds": self.pretraining.adaptation_rounds}
 
     def federated_finetuning(self, steps_per_epoch: int) -> dict[str, object]:
-        """Changes for federated fine-tuning: as many steps per site as fine-tuning in one place takes."""
+        """Changes for federated fine-tuning: as many steps per site as in local fine-tuning."""
         epochs = self.finetuning.epochs_for(steps_per_epoch)
         rounds = min(self.finetuning.rounds, epochs)
         return {
@@ -198,7 +200,7 @@ EARLIER_NAMES = {
     "finetune_batch": "finetuning.batch_size",
     "finetune_lr": "finetuning.lr",
 }
-"""Version 0.1 had one flat list of settings. Its jobs, runs and commands are still understood."""
+"""Version 0.1 had one flat list of settings. Its jobs, runs and commands still work."""
 
 GONE = {
     name: f"there is no '{name}' any more, because every method has its own learning rate: set 'pretraining.lr' instead"
@@ -214,7 +216,7 @@ def full_name(given: str) -> str:
         return EARLIER_NAMES[given]
     found = [name for name in SETTINGS if given in (name, name.partition(".")[2])]
     if len(found) != 1:
-        raise FCLSegError(f"a preset has no setting '{given}': it has {', '.join(SETTINGS)}")
+        raise FCLSegError(f"a preset has no setting '{given}': choose from {', '.join(SETTINGS)}")
     return found[0]
 
 

@@ -1,4 +1,4 @@
-"""Less of a site's images in what it sends: an update is shortened, and noise is added to it."""
+"""Clipping and noise: less of a site's images can be recovered from what it sends."""
 
 import math
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ def clip_and_noise(
     sigma: float,
     random: np.random.Generator,
 ) -> dict[str, Arrays]:
-    """Every component becomes what was received + the clipped update + noise.
+    """Replace every component by the received component + the clipped update + noise.
 
-    ``clip`` is the largest Euclidean norm that the update may have, over all components together, and ``sigma`` the
-    standard deviation of the Gaussian noise on each number, as a multiple of ``clip``. Counters pass as they are.
+    ``clip`` is the maximum Euclidean norm of the update over all components together. ``sigma`` is the standard
+    deviation of the Gaussian noise on each value, as a multiple of ``clip``. Counters are not changed.
     """
     updates = {
         (component, name): array.astype(np.float64) - received[component][name]
@@ -33,6 +33,6 @@ def clip_and_noise(
         noise = random.standard_normal(update.shape) * (sigma * clip)
         value = received[component][name] + scale * update + noise
         if name.endswith(VARIANCE):
-            value = np.maximum(value, 0.0)  # a network with a negative variance computes nothing
+            value = np.maximum(value, 0.0)  # a network with a negative variance cannot compute anything
         result[component][name] = np.asarray(value).astype(sent[component][name].dtype)
     return result

@@ -1,4 +1,4 @@
-"""Results on disk, one JSON file per cell under its content key: what a killed study resumes from."""
+"""Results on disk, one JSON file per cell under its content key. An interrupted study resumes from them."""
 
 import fcntl
 import json
@@ -10,12 +10,12 @@ from typing import Any
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder, write_text
 
-AGAIN = "remove it, and the same command trains this cell again"
+AGAIN = "remove it, and run the same command to train this cell again"
 """What to do about a damaged result."""
 
 
 class Cache:
-    """Results by key, with a folder for what else a cell leaves behind (its prediction, its run)."""
+    """Results by key, with a folder for the other files of a cell (its prediction, its run)."""
 
     def __init__(self, root: Path):
         self.root = Path(root)
@@ -24,11 +24,11 @@ class Cache:
         return self.root / "cells" / key[:2] / f"{key}.json"
 
     def attachment(self, key: str, suffix: str) -> Path:
-        """A file beside the result, for example the prediction of one slice."""
+        """A file next to the result, for example the prediction of one slice."""
         return self.path(key).with_suffix(suffix)
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The result, or None when the cell has not run (a file that holds no result counts as not run)."""
+        """The result, or None if the cell has not run. A file without a valid result counts as not run."""
         if not self.path(key).is_file():
             return None
         try:
@@ -39,9 +39,9 @@ class Cache:
 
     @contextmanager
     def filling(self) -> Iterator[None]:
-        """One study at a time may run cells here: two would train the same cell in the same folder.
+        """Only one study at a time may run cells here: two would train the same cell in the same folder.
 
-        The system frees the lock with its holder, however that ends. Reading needs none.
+        The operating system releases the lock when its process ends. Reading needs no lock.
         """
         private_folder(self.root)
         with open(self.root / ".lock", "w") as file:
@@ -49,7 +49,7 @@ class Cache:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise FCLSegError(
-                    f"another study is running in {self.root}: wait until it has ended, or choose another --out"
+                    f"another study is running in {self.root}: wait until it has finished, or choose another --out"
                 ) from None
             yield
 

@@ -1,8 +1,8 @@
-"""What a study is made of: cells, each named by everything that determines its result.
+"""The cells of a study, each identified by everything that determines its result.
 
 A cell is one pre-training run or one fine-tuning. Its key is a hash of its *identity*: methods, preset values, seeds,
-split and a fingerprint of the images, but no paths and no names of machines. Two tables that need the same cell share
-it, and a changed setting makes a new one. Nothing here imports torch: a study that has all its cells answers at once.
+split and a fingerprint of the images, but no paths and no machine names. Tables that need the same cell share it, and a
+changed setting makes a new cell. Nothing here imports torch, so a study with all cells in its cache answers at once.
 """
 
 import hashlib
@@ -22,25 +22,26 @@ from fclseg.resources import shipped_model
 from fclseg.study.job_options import PLAIN, JobOptions
 
 RECIPE = 2
-"""Raise when the training code changes what it computes; a test notices, because stored results are then stale."""
+"""Increase this number when the training code computes something else, because stored results are then stale. A test
+notices if you forget."""
 
 RANDOM = "random"
 """The row without pre-training."""
 
 FEDERATED_JOB = "finetune_federated"
-"""The job of federated fine-tuning; the one row of the exchange plan that is no pre-training."""
+"""The job of federated fine-tuning, the only row of the exchange plan that is not a pre-training."""
 
 FULL, FROZEN = "full", "frozen"
-"""The two modes of evaluating an encoder: full fine-tuning (what a user gets), and frozen-encoder evaluation, which
-trains a decoder only (feature quality)."""
+"""The two modes of evaluating an encoder: full fine-tuning (what a user gets) and frozen-encoder evaluation, which
+trains only the decoder (feature quality)."""
 
 FINETUNED_WITH = ("images.size", "images.pixel_scale", "networks.channels")
-"""What a fine-tuning depends on besides the settings of its own group."""
+"""Settings of other groups that a fine-tuning depends on."""
 
 RECIPE_NAMES = {full: earlier for earlier, full in EARLIER_NAMES.items()}
 RECIPE_RATES = {"sgd": {"lr_moco": 0.05, "lr_byol": 0.5}, "adamw": {"lr_moco": 1e-3, "lr_byol": 1e-3}}
-"""How recipe 2 called the settings, and the learning rates it listed in every identity. Keys keep these names, so that
-results which were stored before settings had groups are still found."""
+"""The setting names of recipe 2, and the learning rates that it listed in every identity. Keys still use these names,
+so that results stored before settings had groups are found."""
 
 LATER_SETTINGS = (
     "pretraining.phantom_patients",
@@ -48,15 +49,15 @@ LATER_SETTINGS = (
     "pretraining.bfloat16",
     "finetuning.refined",
 )
-"""Settings newer than stored results: a key lists them only where they differ from the preset's own value.
-Whoever changes that value in a preset raises ``RECIPE``."""
+"""Settings that are newer than stored results. A key lists them only if they differ from the preset's own value. If you
+change that value in a preset, increase ``RECIPE``."""
 
 NOT_IN_KEYS = ("pretraining.adaptation_rounds", "finetuning.model_lr", "finetuning.model_steps")
 """Settings that take the place of others (``Preset.adaptation`` and ``from_model``), which keys list."""
 
 
 def recipe_settings(preset: Preset, names: Iterable[str]) -> dict[str, Any]:
-    """The named settings as a cell's identity lists them."""
+    """The named settings in the form of a cell's identity."""
     standard, values = get_preset(preset.name).values(), preset.values()
     listed = [name for name in names if name not in NOT_IN_KEYS]
     listed = [name for name in listed if name not in LATER_SETTINGS or values[name] != standard[name]]
@@ -90,7 +91,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """One federated pre-training: a row of the paper on a data set; shared by all tables that fine-tune from it."""
+    """One federated pre-training: a row of the paper on a data set. All tables that fine-tune from it share it."""
 
     job: str
     seed: int
@@ -100,7 +101,7 @@ class Pretraining:
     fold: int | None = None  # whose held-out patients it does not see; None: it sees all patients
 
     kind = "pre-training"
-    exclusive = True  # its sites are processes of their own and fill all cores
+    exclusive = True  # each of its sites is a process; together they use all cores
 
     @cached_property
     def key(self) -> str:
@@ -118,7 +119,7 @@ class Pretraining:
 
     @property
     def name(self) -> str:
-        """The name of its run folder, for people; the key at its end keeps it unique."""
+        """A readable name for its run folder. The key at the end makes it unique."""
         return f"{self.job}-{self.preset.name}-seed{self.seed}-{self.key[:8]}"
 
     def folder(self, studies: Path) -> Path:
@@ -145,7 +146,7 @@ class Finetuning:
     data: Dataset
     pretraining: Pretraining | None
 
-    # Federated ones, too: they are short, and one trains while the other starts its processes or ends them.
+    # Also federated ones: they are short, and one can train while another starts or ends its processes.
     exclusive = False
 
     @property
@@ -157,14 +158,14 @@ class Finetuning:
 
     @property
     def kind(self) -> str:
-        """Cells of one kind take about the same time."""
+        """Cells of the same kind take about the same time."""
         return f"{self.protocol} N={self.labels} {self.mode}"
 
     @cached_property
     def key(self) -> str:
         names = [name for name in SETTINGS if name in FINETUNED_WITH or name.startswith("finetuning.")]
         settings = recipe_settings(self.preset, names)
-        if self.mode == FROZEN:  # a frozen encoder has neither a rate nor a warm-up
+        if self.mode == FROZEN:  # a frozen encoder has neither a learning rate nor a warm-up
             settings |= {"encoder_lr_factor": None, "frozen_epochs": None}
         identity = {
             "protocol": self.protocol,
@@ -172,7 +173,7 @@ class Finetuning:
             "site": self.site,
             "fold": self.fold,
             "seed": self.seed,
-            "reading": self.mode,  # the name that keys of version 0.1 were made with
+            "reading": self.mode,  # the name used in the keys of version 0.1
             "preset": settings,
             "data": self.data.fingerprint,
             "pretraining": self.pretraining and self.pretraining.key,

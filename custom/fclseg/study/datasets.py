@@ -19,9 +19,10 @@ HEAD_BYTES = 1 << 16
 
 
 def fingerprint(volumes: Sequence[Volume], root: Path, splits: Splits) -> str:
-    """A hash of all files' names and sizes, of the images' beginnings and the whole label maps, and of the split.
+    """A hash of the split, the names and sizes of all files, the first bytes of the images and the whole label maps.
 
-    Cheap even for gigabytes of images. Label maps are small, and people correct single voxels in them.
+    This is fast even for gigabytes of images. Label maps are hashed completely because they are small, and people
+    correct single voxels in them.
     """
     labels = {volume.label for volume in volumes if volume.label is not None}
     digest = hashlib.sha256()
@@ -36,9 +37,9 @@ def fingerprint(volumes: Sequence[Volume], root: Path, splits: Splits) -> str:
 def prepare_dataset(
     root: Path, out: Path, *, sites: int | Mapping[str, str], splits: Path | None = None, seed: int = 0
 ) -> Dataset:
-    """A folder of images with its split: the given file, or one that is made once and kept in the study's folder.
+    """A folder of images with its split: the given file, or a split that is made once and kept in the study's folder.
 
-    Patients without labels take part in pre-training; folds and draws are made of the labelled ones.
+    Patients without labels take part in pre-training only. Folds and labelled subsets contain labelled patients.
     """
     root = Path(root).absolute()
     volumes = read_folder(root)
@@ -55,14 +56,16 @@ def prepare_dataset(
             "with 'fclseg data split'"
         )
     found = volumes[0].anatomy
-    anatomy = found if found.structures else ANATOMIES[DEFAULT]  # as for the bundle, plain labels are the default's
+    anatomy = (
+        found if found.structures else ANATOMIES[DEFAULT]
+    )  # a plain folder without labels.json has the default labels, as in the bundle
     return Dataset(root, anatomy, Path(splits).absolute(), fingerprint(volumes, root, split))
 
 
 def _kept_split(
     name: str, out: Path, patients: list[str], labelled: set[str], sites: int | Mapping[str, str], seed: int
 ) -> Path:
-    """The split of these patients below the study's folder; other patients in a folder of the same name get another."""
+    """The split file of these patients in the study's folder. Other patients in a folder of this name get another."""
     number = sites if isinstance(sites, int) else len(set(sites.values()))
     folds = min(FOLDS, max(FEWEST_FOLDS, len(labelled) // number))
     who = hashlib.sha256(json.dumps([patients, sorted(labelled)]).encode()).hexdigest()[:8]
@@ -74,7 +77,7 @@ def _kept_split(
 
 
 def phantom_dataset(anatomy: str, out: Path, *, sites: int, patients: int, seed: int = 0) -> Dataset:
-    """A phantom data set in the study's folder, written once; each site has a scanner of its own."""
+    """A phantom data set in the study's folder, written once. Each site has its own scanner."""
     name = f"phantom-{anatomy}-{sites}x{patients}-seed{seed}"
     root = out / "data" / name
     if not root.exists():

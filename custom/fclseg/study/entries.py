@@ -1,4 +1,4 @@
-"""From finished cells to the entries of a table: figures, comparisons with the baseline, and every metric."""
+"""Turns finished cells into the entries of a table: figures, comparisons with the baseline, and all metrics."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Finished = list[tuple[Planned, dict[str, Any]]]
 
 
 def entries(request: Request, finished: Finished) -> list[Entry]:
-    """One entry for each row, number of labels and mode; comparisons are corrected within each mode."""
+    """One entry per row, number of labels and mode. Comparisons are corrected within each mode."""
     found = []
     for mode in request.modes:
         family = [
@@ -50,7 +50,7 @@ def _entry(request: Request, finished: Finished, row: TableRow, labels: int, mod
         for cell, result in mine
         for site, value in dice_by_site(cell, result).items()
     ]
-    by_run = defaultdict(list)  # the same run from several pre-training seeds counts once: with its mean
+    by_run = defaultdict(list)  # runs that differ only in the pre-training seed count once, with their mean
     for run, _, value in scores:
         by_run[run].append(value)
     dice = {run: fmean(values) for run, values in sorted(by_run.items())}
@@ -61,15 +61,15 @@ def _entry(request: Request, finished: Finished, row: TableRow, labels: int, mod
         "mode": mode,
         "summary": asdict(summarise(dice, request.table.spread)) | {"fine_tunings": len(mine)},
         "metrics": mean_metrics([result["metrics"] for result in results]),
-        "paper": paper_dice(request.table.name, row.key, labels) if mode == FULL else None,  # it froze no encoder
+        "paper": paper_dice(request.table.name, row.key, labels) if mode == FULL else None,  # it has no frozen encoder
         "runs": [run._asdict() | {"dice": value} for run, value in dice.items()],
         "scores": [run._asdict() | {"pretrain_seed": number, "dice": value} for run, number, value in scores],
     }
 
 
 def dice_by_site(cell: Finetuning, result: dict[str, Any]) -> dict[str, float]:
-    """A fine-tuning's Dice at the site it belongs to. One that belongs to no site (federated, centralised, transfer) is
-    scored at each site that holds out patients: on theirs alone."""
+    """A fine-tuning's Dice at its site. A fine-tuning without a site (federated, centralised, transfer) is scored at
+    each site that holds out patients, on that site's patients only."""
     if cell.site is not None:
         return {cell.site: result["dice"]}
     dice = next(metric for metric in result["metrics"] if metric["name"] == "dice")
@@ -98,7 +98,7 @@ def _against_baseline(
 
 
 def mean_metrics(results: Sequence[list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
-    """Each metric's mean per structure. Older results may lack one, and a mean over the others would be no fair one."""
+    """Each metric's mean per structure. A metric that some older results lack is left out: its mean would be unfair."""
     tables: dict[str, list[dict[str, float]]] = defaultdict(list)
     for metrics in results:
         for metric in metrics:
@@ -107,7 +107,7 @@ def mean_metrics(results: Sequence[list[dict[str, Any]]]) -> dict[str, dict[str,
 
 
 def metric_descriptions(finished: Finished) -> list[dict[str, Any]]:
-    """All metrics that the cells have, each once, as they describe themselves."""
+    """All metrics in the cells, each once, with their own descriptions."""
     found = {}
     for _, result in finished:
         for metric in result["metrics"]:

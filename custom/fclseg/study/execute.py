@@ -1,4 +1,4 @@
-"""Runs one cell: in a worker process, where torch may be imported."""
+"""Runs one cell. This happens in a worker process, where torch may be imported."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
     """The result of a cell as plain values, ready to be stored."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="monai")
     if isinstance(cell, Pretraining):
-        from fclseg.study.pretraining import run_pretraining  # imports nvflare, which most cells can do without
+        from fclseg.study.pretraining import run_pretraining  # imports nvflare, which most cells do not need
 
         return run_pretraining(cell, cache)
     splits = Splits.load(cell.data.splits)
@@ -57,8 +57,8 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
 
 
 def start_of(cell: Finetuning, cache: Cache, splits: Splits) -> Path | None:
-    """The encoder, or the whole network, that a fine-tuning starts from. Where every site has its own (Local CL), it is
-    that of the fine-tuning site, and for protocols without one that of another site in each fold."""
+    """The encoder or the whole network that a fine-tuning starts from. If every site has its own (Local CL), it is that
+    of the fine-tuning site. Protocols without a site take that of a different site in each fold."""
     if cell.pretraining is None:
         return None
     if (trained := cache.get(cell.pretraining.key)) is None:
@@ -96,12 +96,12 @@ def finetune_here(cell: Finetuning, start: Path | None, chosen: Draw) -> Finetun
         hd95=True,
         overrides={"settings": cell.preset},
     )
-    with contextlib.redirect_stdout(io.StringIO()):  # several workers at once have nothing to say to one terminal
+    with contextlib.redirect_stdout(io.StringIO()):  # no progress bars: several workers share one terminal
         return finetune(spec)
 
 
 def shows_picture(cell: Finetuning, splits: Splits) -> bool:
-    """One fine-tuning per row, label count and mode leaves a prediction for the visual comparison: the first."""
+    """The first fine-tuning per row, label count and mode saves a prediction for the visual comparison."""
     return cell.fold == 0 and cell.seed == 0 and cell.site in (None, next(iter(splits.sites)))
 
 

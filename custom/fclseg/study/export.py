@@ -54,7 +54,7 @@ def _mode_tables(study: Study, mode: str) -> list[str]:
 
 
 def dice_table(study: Study, mode: str) -> str:
-    """Mean and sd; the paper's figure in brackets where there is one."""
+    """Mean and sd, with the paper's figure in brackets if there is one."""
     header = ["Method", *(f"{study['symbol']}={n}" for n in study["labels"]), "fine-tunings"]
     lines = []
     for row in study["rows"]:
@@ -94,7 +94,7 @@ def comparison_table(study: Study, mode: str) -> str:
 
 
 def structure_table(study: Study, mode: str) -> str:
-    """Every metric of each structure, means over all fine-tunings."""
+    """Every metric for each structure, averaged over all fine-tunings."""
     entries = [entry for entry in study["entries"] if entry["mode"] == mode]
     columns = metric_columns(study, entries)
     titles = {row["key"]: row["title"] for row in study["rows"]}
@@ -112,7 +112,7 @@ def structure_table(study: Study, mode: str) -> str:
 
 
 def metric_columns(study: Study, entries: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
-    """Pairs of a metric and a structure: the columns that any of the entries has a figure for."""
+    """(metric, structure) pairs: the columns for which any entry has a figure."""
     return [
         (metric, name)
         for metric in study["metrics"]
@@ -121,7 +121,7 @@ def metric_columns(study: Study, entries: Iterable[dict[str, Any]]) -> list[tupl
 
 
 def figure(entry: dict[str, Any], metric: dict[str, Any], structure: str) -> str:
-    """One value with the metric's number of decimals; a dash where older results lack it."""
+    """One value with the metric's number of decimals; a dash if an older result lacks it."""
     value = entry["metrics"].get(metric["name"], {}).get(structure)
     return "–" if value is None else f"{value:.{metric['decimals']}f}"
 
@@ -155,7 +155,7 @@ def table(header: list[str], lines: Iterable[list[str]]) -> str:
 
 
 def runs_csv(study: Study) -> str:
-    """One line per fine-tuning and site it is scored at: what statistics in another program would start from."""
+    """One line per fine-tuning and site it is scored at: the input for statistics in another program."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     names = ("site", "fold", "seed", "pretrain_seed")

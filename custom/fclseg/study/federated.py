@@ -1,7 +1,7 @@
-"""Federated runs of a study: pre-training and federated fine-tuning are jobs of the same NVFlare frame.
+"""Federated runs of a study: pre-training and federated fine-tuning are both NVFlare jobs.
 
-They go the way of ``fclseg pretrain``: a job from the exchange plan, NVFlare's simulator with one process per site, and
-a run folder from which an interrupted run continues.
+They run like ``fclseg pretrain``: a job from the exchange plan, NVFlare's simulator with one process per site, and a
+run folder from which an interrupted run continues.
 """
 
 from dataclasses import replace
@@ -37,10 +37,10 @@ def run_job(
     options: JobOptions = PLAIN,
     **more: Any,
 ) -> RunFolder:
-    """Run a job over the sites of the data's split, or continue it; the run folder is ``folder``.
+    """Run a job on the sites of the data's split, or continue it. ``folder`` is the run folder.
 
-    Every site that is drawn for a round has to answer: a result without one of them would be stored as if all had taken
-    part.
+    Every site that is drawn for a round must answer. Otherwise a result without one of them would be stored as if all
+    had taken part.
     """
     sites = list(Splits.load(data.splits).sites)
     standard = get_preset(preset.name).values()
@@ -64,8 +64,8 @@ def run_job(
 
 
 def start_over_elsewhere(run: RunFolder, settings: RunSettings, data: Dataset) -> None:
-    """Forget an unfinished run whose images or settings lay elsewhere: its name says that it computes the same, but a
-    run continues only from where it began."""
+    """Delete an unfinished run whose images or settings were in another place. It computes the same, as its name says,
+    but a run can only be continued with the same paths."""
     try:
         run.check({"settings": settings.to_dict(), "data": str(data.root), "splits": str(data.splits)})
     except FCLSegError:
@@ -73,7 +73,7 @@ def start_over_elsewhere(run: RunFolder, settings: RunSettings, data: Dataset) -
 
 
 def finetuning_preset(preset: Preset, mode: str, steps_per_epoch: int) -> Preset:
-    """The preset of a federated fine-tuning; frozen-encoder evaluation never releases the encoder."""
+    """The preset of a federated fine-tuning. In frozen-encoder evaluation the encoder is never unfrozen."""
     federated = preset.changed(preset.federated_finetuning(steps_per_epoch))
     if mode != FROZEN:
         return federated
@@ -85,7 +85,7 @@ def finetuning_preset(preset: Preset, mode: str, steps_per_epoch: int) -> Preset
 def finetune_federated(
     cell: Finetuning, cache: Cache, start: Path | None, chosen: Draw
 ) -> tuple[VolumeEvaluator, list[float]]:
-    """Fine-tune over all sites; the evaluator holds the final global network, the losses are those of the rounds."""
+    """Fine-tune across all sites. Returns the evaluator with the final global network, and the loss of each round."""
     folder = cache.root / "runs" / f"{FEDERATED_JOB}-{cell.key}"
     anatomy, batch, images = cell.data.anatomy, cell.preset.finetuning.batch_size, cell.preset.images
     store = open_labelled(str(cell.data.root), anatomy, images.size, images.spacing(anatomy), progress=False)
@@ -98,6 +98,6 @@ def finetune_federated(
         raise FCLSegError(f"the run {folder} ended without a segmentation network: run the same command again")
     network = load_model(run.model, anatomy.name).network
     losses = [one["loss"] for one in run.rounds()]
-    run.forget()  # the result is small, the sites' memories are not
+    run.forget()  # keep the result, which is small, and not the sites' memories
     refined = cell.preset.finetuning.refined
     return VolumeEvaluator(network, store, chosen.validation, anatomy, refined=refined), losses

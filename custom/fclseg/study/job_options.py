@@ -1,7 +1,7 @@
-"""What a study adds to the jobs of its pre-trainings: settings of the run, and filters on what the sites send.
+"""Options that a study adds to its pre-training jobs: settings of the run, and filters on what the sites send.
 
-They are part of a pre-training's identity where they are given, so that the cost of noise or of compression can be
-measured beside the results that are already there. Nothing here imports NVFlare unless there is a filter.
+If given, they are part of a pre-training's identity, so that the cost of noise or compression can be measured next to
+existing results. Nothing here imports NVFlare unless there is a filter.
 """
 
 import importlib
@@ -14,20 +14,20 @@ from fclseg.errors import FCLSegError
 from fclseg.flare.settings import RunSettings
 
 FILTERS = "fclseg.flare.filters"
-"""The package that filters are taken from: people copy command lines, and a copied one must not name foreign code."""
+"""The package that filters must come from: people copy command lines, and a copied one must not run foreign code."""
 
 OWN_SETTINGS = (
     "job", "preset", "changes", "rounds", "seed", "run", "min_sites", "fold", "labels", "anatomy", "encoder", "network",
 )  # fmt: skip
-"""Settings of a run that the study decides itself."""
+"""Settings of a run that the study sets itself."""
 
 WAITING_TIMES = ("pickup_timeout", "distance_timeout", "pretrain_timeout")
-"""They do not change what a run computes."""
+"""Settings that do not change what a run computes."""
 
 
 @dataclass(frozen=True)
 class FilterSpec:
-    """A filter of this package and the arguments it was given."""
+    """A filter of this package and its arguments."""
 
     path: str
     arguments: tuple[tuple[str, Any], ...] = ()
@@ -37,18 +37,18 @@ class FilterSpec:
         return f"{self.path.rpartition('.')[2]}({given})"
 
     def check(self) -> None:
-        """Refuse a class that is no filter of this package, or arguments that it does not take."""
+        """Refuse a class that is not a filter of this package, and arguments that it does not take."""
         filter_class = _filter_class(self.path)
         known, given = signature(filter_class).parameters, dict(self.arguments)
         if unknown := [name for name in given if name not in known]:
             names = ", ".join(known) or "none"
-            raise FCLSegError(f"the filter {self.path} has no argument '{unknown[0]}': it has {names}")
+            raise FCLSegError(f"the filter {self.path} has no argument '{unknown[0]}': it takes {names}")
         needed = [name for name, one in known.items() if one.default is Parameter.empty]
         if missing := [name for name in needed if name not in given]:
             raise FCLSegError(
                 f"the filter {self.path} needs '{missing[0]}': give --filter {self.path}:{missing[0]}=..."
             )
-        filter_class(**given)  # it knows best which values it can use
+        filter_class(**given)  # the filter itself checks the values
 
     def config(self) -> dict[str, Any]:
         """Its entry in the sites' configuration."""
@@ -58,12 +58,12 @@ class FilterSpec:
 def _filter_class(path: str) -> type:
     """The class, if it is a filter of this package."""
     refused = FCLSegError(
-        f"there is no filter '{path}': name a class of {FILTERS}, such as {FILTERS}.privacy.ClipAndNoise"
+        f"there is no filter '{path}': give a class of {FILTERS}, such as {FILTERS}.privacy.ClipAndNoise"
     )
     module, _, name = path.rpartition(".")
     if not module.startswith(f"{FILTERS}."):
         raise refused
-    from fclseg.flare.filters.base import MessageFilter  # imports nvflare, which a study without filters can do without
+    from fclseg.flare.filters.base import MessageFilter  # imports nvflare, which a study without filters does not need
 
     try:
         found = getattr(importlib.import_module(module), name, None)
@@ -76,17 +76,17 @@ def _filter_class(path: str) -> type:
 
 @dataclass(frozen=True)
 class JobOptions:
-    """Settings and filters of a study's pre-trainings; without any, a pre-training is the one of its preset."""
+    """Settings and filters of a study's pre-trainings. Without any, a pre-training follows its preset."""
 
     settings: tuple[tuple[str, Any], ...] = ()
     filters: tuple[FilterSpec, ...] = ()
 
     @classmethod
     def make(cls, settings: Mapping[str, Any], filters: Sequence[FilterSpec]) -> "JobOptions":
-        """Checked, so that a mistake is told before anything is trained."""
+        """Parse and check the options, so that a mistake is reported before anything is trained."""
         known = [one.name for one in fields(RunSettings) if one.name not in OWN_SETTINGS]
         if unknown := [name for name in settings if name not in known]:
-            raise FCLSegError(f"a study cannot set '{unknown[0]}' of its jobs: --job-set takes {', '.join(known)}")
+            raise FCLSegError(f"--job-set cannot set '{unknown[0]}': choose from {', '.join(known)}")
         RunSettings.read({"job": "fcl", **settings}, environment={})
         for one in filters:
             one.check()
@@ -96,7 +96,7 @@ class JobOptions:
         return bool(self.settings or self.filters)
 
     def identity(self) -> dict[str, Any]:
-        """What they add to the identity of a pre-training: nothing where nothing was given."""
+        """What the options add to the identity of a pre-training: nothing if no option was given."""
         found = {
             "job_settings": {name: value for name, value in self.settings if name not in WAITING_TIMES},
             "filters": [[one.path, dict(one.arguments)] for one in self.filters],
@@ -109,7 +109,7 @@ class JobOptions:
         return ", ".join([*settings, *map(str, self.filters)])
 
     def document(self) -> dict[str, Any]:
-        """As plain values, for the reader of a report."""
+        """The options as plain values, for the report."""
         filters = [{"path": one.path, "arguments": dict(one.arguments)} for one in self.filters]
         return {"settings": dict(self.settings), "filters": filters} if self else {}
 

@@ -1,4 +1,4 @@
-"""From what the user asks to the cells of a table."""
+"""Turns the user's request into the cells of a table."""
 
 from dataclasses import dataclass, replace
 
@@ -11,7 +11,7 @@ from fclseg.study.tables import Table, TableRow
 
 @dataclass(frozen=True)
 class Request:
-    """Everything a study needs to know. ``target`` is where fine-tuning happens: ``data``, or the transfer data set."""
+    """Everything a study needs. ``target`` is the data set for fine-tuning: ``data``, or the transfer data set."""
 
     table: Table
     rows: tuple[TableRow, ...]
@@ -48,29 +48,29 @@ class Request:
             )
         if too_many := [labels for labels in self.labels if labels > most]:
             raise FCLSegError(
-                f"{self.table.symbol}={too_many[0]} labelled patients are not possible, because a fold leaves {most} "
+                f"{self.table.symbol}={too_many[0]} labelled patients are too many, because a fold leaves only {most} "
                 f"with labels to train on: choose smaller --labels"
             )
 
     @property
     def protocol(self) -> str:
-        """How the table fine-tunes; a table that does not fine-tune makes no request."""
+        """How the table fine-tunes. A table without fine-tuning makes no request."""
         assert self.table.protocol is not None
         return self.table.protocol
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell and the place of its result in the table."""
+    """A cell and the position of its result in the table."""
 
     row: TableRow
     cell: Finetuning
 
 
 def plan(request: Request) -> list[Planned]:
-    """All fine-tunings of a table, folds and seeds outermost: a study that is stopped early has compared all rows.
+    """All fine-tunings of a table. Folds and seeds are the outer loops, so that a study stopped early has all rows.
 
-    Without labels nothing is fine-tuned, so there is one cell per fold, which belongs to no site.
+    Without labels nothing is fine-tuned, so there is one cell per fold, and it belongs to no site.
     """
     sites = list(Splits.load(request.target.splits).sites) if request.protocol == "local" else [None]
     places: list[tuple[str | None, int]] = [(None, 0)] if 0 in request.labels else []
@@ -95,7 +95,7 @@ def _segments(request: Request, row: TableRow) -> bool:
 def _cells(
     request: Request, row: TableRow, labels: int, site: str | None, fold: int, seed: int, mode: str
 ) -> list[Finetuning]:
-    """One cell for each pre-training seed; random initialisation has none."""
+    """One cell per pre-training seed. Random initialisation has none."""
     if labels == 0 and (not _segments(request, row) or mode != FULL or seed > 0):
         return []
     cell = Finetuning(

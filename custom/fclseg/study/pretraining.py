@@ -1,4 +1,4 @@
-"""Pre-training inside a study: what ``fclseg pretrain`` runs, with the study's split, preset and seed."""
+"""Pre-training inside a study: the same as ``fclseg pretrain``, with the study's split, preset and seed."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,12 +12,12 @@ from fclseg.study.federated import run_job
 def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
     """Pre-train at all sites. The result names the encoders and the whole network, where there is one; its rounds are
     what the report draws."""
-    # An interrupted pre-training goes on whatever is fine-tuned from it, as the cell's key says.
+    # The cell's key does not depend on the fine-tuning, so an interrupted pre-training can continue for any of them.
     preset = replace(cell.preset, finetuning=get_preset(cell.preset.name).finetuning)
     folder = cell.folder(cache.root)
     run = run_job(cell.job, folder, cell.data, preset, cell.seed, options=cell.options, fold=cell.fold)
     encoders = {site: str(path.relative_to(cache.root)) for site, path in run.encoders.items()}
     rounds = run.rounds()
-    seconds = sum(one["seconds"] for one in rounds)  # of all parts of a run that was interrupted
+    seconds = sum(one["seconds"] for one in rounds)  # the sum over all parts of an interrupted run
     network = {} if run.network is None else {"network": str(run.network.relative_to(cache.root))}
     return {"run": {"rounds": rounds}, "encoders": encoders, **network, "seconds": seconds}

@@ -1,4 +1,4 @@
-"""One line about how far a study is, with a time estimate that comes from measured cells only."""
+"""A progress line for a study, with a time estimate from measured cells only."""
 
 import sys
 import time
@@ -10,7 +10,7 @@ from fclseg.study.cells import Cell
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """A duration in readable form."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:
@@ -29,7 +29,7 @@ class Estimate:
         self.measured[kind].append(seconds)
 
     def left(self, cells: Iterable[Cell]) -> tuple[float, list[str]]:
-        """Seconds for the cells whose kind has been measured, and the kinds that have not."""
+        """Seconds for the cells of kinds that have been measured, and the kinds that have not."""
         seconds, unknown = 0.0, []
         for cell in cells:
             if cell.kind in self.measured:
@@ -40,7 +40,7 @@ class Estimate:
 
 
 class Progress:
-    """Prints the line: in place on a terminal, else a new line at most every ``interval`` seconds."""
+    """Prints the line: in place on a terminal, otherwise as a new line at most every ``interval`` seconds."""
 
     def __init__(self, total: int, estimate: Estimate, interval: float = 15.0, stream=None):
         self.total, self.estimate, self.interval = total, estimate, interval

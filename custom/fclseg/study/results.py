@@ -1,4 +1,4 @@
-"""From finished cells to the content of a table: plain values that the exports and the report are made of."""
+"""Turns finished cells into the content of a table: plain values for the exports and the report."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ from fclseg.study.tables import SEEN, UNSEEN, Table, TableRow
 
 
 def empty_document(table: Table, rows: Sequence[TableRow], preset: Preset, command: str) -> dict[str, Any]:
-    """A table without a single fine-tuning, which is all that some tables need."""
+    """The document of a table without fine-tunings, which is complete for some tables."""
     return {
         "table": table.name,
         "title": table.title,
@@ -56,7 +56,7 @@ def empty_document(table: Table, rows: Sequence[TableRow], preset: Preset, comma
 def study_document(
     request: Request, planned: Sequence[Planned], cache: Cache, failures: Sequence[Failure], command: str
 ) -> dict[str, Any]:
-    """Everything there is to say about a table; ``study.json`` is exactly this."""
+    """Everything about a table. ``study.json`` is exactly this."""
     stored = [(one, cache.get(one.cell.key)) for one in planned]
     finished = [(one, _checked(one.cell, result, cache)) for one, result in stored if result is not None]
     return empty_document(request.table, request.rows, request.rows[0].preset, command) | {
@@ -92,7 +92,7 @@ def _checked(cell: Finetuning, result: dict[str, Any], cache: Cache) -> dict[str
 def curves(finished: Finished) -> list[dict[str, Any]]:
     """The training loss by epoch, averaged over all fine-tunings of a row, label count and mode.
 
-    Where their numbers of epochs differ (``finetune_steps``), the curve goes as far as all of them do.
+    If their numbers of epochs differ (``finetune_steps``), the curve ends with the shortest.
     """
     groups = defaultdict(list)
     for one, result in finished:
@@ -110,7 +110,7 @@ def curves(finished: Finished) -> list[dict[str, Any]]:
 
 
 def pictures(finished: Finished, cache: Cache) -> list[dict[str, Any]]:
-    """Where the predictions for the visual comparison are, relative to the study's folder."""
+    """Paths of the predictions for the visual comparison, relative to the study's folder."""
     found = {}
     for one, _ in finished:
         path = cache.attachment(one.cell.key, ".npz")
@@ -122,7 +122,7 @@ def pictures(finished: Finished, cache: Cache) -> list[dict[str, Any]]:
 
 
 def pretraining_runs(planned: Sequence[Planned], cache: Cache) -> list[dict[str, Any]]:
-    """The pre-trainings behind a table with their rounds, each once."""
+    """The pre-trainings of a table with their rounds, each once."""
     cells = [one.cell.pretraining for one in planned if one.cell.pretraining]
     found = [(cell, cache.get(key)) for key, cell in {cell.key: cell for cell in cells}.items()]
     return [_run(cell, result, cache) for cell, result in found if result is not None]
@@ -145,7 +145,7 @@ def preset_values(preset: Preset) -> dict[str, Any]:
 
 
 def settings(request: Request) -> dict[str, Any]:
-    """What the figures depend on, for the reader of a report."""
+    """The settings that the figures depend on, for the report."""
     return {
         "preset": preset_values(request.rows[0].preset),
         "folds": request.folds,
@@ -170,7 +170,7 @@ def _dataset(data: Dataset) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """The hardware, as far as a reader needs it to judge a duration."""
+    """The hardware, so that a reader can judge the durations."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -31,11 +31,11 @@ class Options:
     preset: str = "small"
     changes: dict[str, Any] = field(default_factory=dict)
     methods: str | None = None
-    job_settings: dict[str, Any] = field(default_factory=dict)  # of the pre-trainings
-    filters: tuple[FilterSpec, ...] = ()  # on what the sites send in pre-training
-    also_plain: bool = False  # each method without them, too
+    job_settings: dict[str, Any] = field(default_factory=dict)  # settings of the pre-training jobs
+    filters: tuple[FilterSpec, ...] = ()  # filters on what the sites send during pre-training
+    also_plain: bool = False  # also run each method without them
     labels: tuple[int, ...] = (1, 2, 4, 8)
-    folds: int | None = None  # None: all that the split has
+    folds: int | None = None  # None: all folds of the split
     seeds: int = 1
     pretrain_seeds: int = 1
     unseen: bool = False  # one pre-training per fold
@@ -51,7 +51,7 @@ class Options:
 
 
 def run_study(options: Options) -> int:
-    """Run what is missing, write tables and report, print where they are; 1 when a cell failed."""
+    """Run what is missing, write tables and report, print where they are. Returns 1 if a cell failed."""
     table = TABLES[options.table]
     preset = get_preset(options.preset, **options.changes)
     added = JobOptions.make(options.job_settings, options.filters)
@@ -75,7 +75,7 @@ def run_study(options: Options) -> int:
 def fill_table(
     options: Options, table: Table, rows: Sequence[TableRow], out: Path
 ) -> tuple[dict[str, Any], Sequence[Failure]]:
-    """Run the cells that are missing, and collect everything the table shows."""
+    """Run the missing cells, and collect everything that the table shows."""
     request = make_request(options, table, rows, out)
     cache, planned = Cache(out), plan(request)
     failures = run_missing(planned, cache, options.workers) if table.trains else []
@@ -84,7 +84,7 @@ def fill_table(
         methods = [row.job for row in rows]
         sites = len(document["settings"]["data"]["sites"])
         document["communication"] = communication_figures(methods, rows[0].preset, sites, cache)
-        document["missing"] = 0  # this table only shows what others have run
+        document["missing"] = 0  # this table only shows cells that other tables have run
     return document, failures
 
 
@@ -120,7 +120,7 @@ def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: 
 
 
 def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Dataset]:
-    """The images of pre-training and of fine-tuning: the same, except in the transfer table."""
+    """The images for pre-training and for fine-tuning: the same, except in the transfer table."""
     if options.data is None and options.splits is not None:
         raise FCLSegError("--splits needs the data folder it was made for: give --data as well")
     if options.data is not None:
@@ -137,7 +137,7 @@ def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Datase
 
 
 def show(document: dict[str, Any], failures: Sequence[Failure]) -> None:
-    """The figures on the terminal; what failed goes to the error stream."""
+    """Print the figures. Failures go to stderr."""
     if not document["entries"]:
         print(markdown(document))
     for mode in document["modes"]:
@@ -146,4 +146,4 @@ def show(document: dict[str, Any], failures: Sequence[Failure]) -> None:
     for failure in failures[:10]:
         print(f"failed: {failure.cell.describe()}: {failure.reason}", file=sys.stderr)
     if failures:
-        print(f"{len(failures)} cells failed; the same command tries them again", file=sys.stderr)
+        print(f"{len(failures)} cells failed; run the same command to try them again", file=sys.stderr)

@@ -1,8 +1,9 @@
-"""Runs the cells a study still misses, on all cores, so that nothing finished is ever lost.
+"""Runs the missing cells of a study on all cores. Finished cells are never lost.
 
-Each worker is a process with one computing thread (two threads on two half-idle cores are slower than two processes)
-that keeps its images open from cell to cell. The worker itself stores a result as soon as it has it. A worker that dies
-takes one cell with it and is replaced; workers whose study was killed end themselves and everything they started.
+Each worker is a process with one computing thread, because two threads on two half-idle cores are slower than two
+processes. It keeps its images open between cells and stores each result as soon as it has it. If a worker dies, only
+its current cell is lost and the worker is replaced. If the study is killed, the workers end themselves and everything
+they started.
 """
 
 import importlib
@@ -29,7 +30,7 @@ from fclseg.study.progress import Estimate, Progress
 
 WORKER_ENVIRONMENT = {"OMP_NUM_THREADS": "1", **TRAINING_ENVIRONMENT}
 EXECUTE = "fclseg.study.execute:run_cell"
-"""What a worker calls for a cell, as ``module:function``: it imports torch, which this module must not."""
+"""What a worker calls for a cell, as ``module:function``. It imports torch, which this module must not."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Worker:
 
 @dataclass
 class Scheduler:
-    """``run(cells)`` fills the cache and returns what failed."""
+    """``run(cells)`` fills the cache and returns the failures."""
 
     cache: Cache
     workers: int = 2
@@ -56,7 +57,7 @@ class Scheduler:
     pool: list[Worker] = field(default_factory=list)
 
     def run(self, cells: Sequence[Cell]) -> list[Failure]:
-        """Run every cell that has no result, pre-training before what builds on it."""
+        """Run every cell that has no result. Pre-trainings run before the cells that depend on them."""
         waiting, estimate = self._missing(cells)
         progress = self.progress(len(waiting), estimate)
         failures: list[Failure] = []
@@ -72,7 +73,7 @@ class Scheduler:
         return failures
 
     def _missing(self, cells: Sequence[Cell]) -> tuple[list[Cell], Estimate]:
-        """The cells without a result, with the pre-trainings they build on, and what stored durations tell."""
+        """The cells without a result, with the pre-trainings they depend on, and an estimate from stored durations."""
         estimate, missing, seen = Estimate(self.workers), {}, set()
         waiting = list(cells)
         while waiting:
@@ -87,21 +88,21 @@ class Scheduler:
             missing[cell.key] = cell
             if isinstance(cell, Finetuning) and cell.pretraining is not None:
                 waiting.append(cell.pretraining)
-        # Pre-training comes first: it uses all cores by itself, and its dependants wait for it.
+        # Pre-training comes first: it uses all cores by itself, and other cells depend on it.
         return sorted(missing.values(), key=lambda cell: not cell.exclusive), estimate
 
     def _busy(self) -> list[Cell]:
         return [worker.cell for worker in self.pool if worker.cell is not None]
 
     def _status(self, cell: Cell) -> str:
-        """What a running cell is, and for a pre-training how many rounds its run folder has."""
+        """Describe a running cell; for a pre-training also the number of rounds in its run folder."""
         if not isinstance(cell, Pretraining):
             return cell.describe()
         done = len(whole_lines(cell.folder(self.cache.root) / "rounds.jsonl"))
         return f"{cell.describe()}, round {done} of {cell.preset.pretraining.rounds}"
 
     def _start(self, waiting: list[Cell], failures: list[Failure]) -> None:
-        """Give the next cells to idle workers; an exclusive cell runs alone."""
+        """Give the next cells to idle workers. An exclusive cell runs alone."""
         lost = {failure.cell.key for failure in failures}
         while waiting:
             cell, busy = waiting[0], self._busy()
@@ -114,7 +115,7 @@ class Scheduler:
             worker = self._idle_worker()
             try:
                 worker.connection.send((cell, self.cache.root))
-            except BrokenPipeError:  # it died while it had nothing to do
+            except BrokenPipeError:  # it died while it was idle
                 self.pool.remove(worker)
                 continue
             worker.cell = waiting.pop(0)
@@ -133,18 +134,18 @@ class Scheduler:
         return self.pool[-1]
 
     def _collect(self, estimate: Estimate, failures: list[Failure]) -> None:
-        """Wait for a worker to answer or to die, at most a second."""
+        """Wait at most a second for a worker to answer or to die."""
         ready = wait([worker.connection for worker in self.pool], timeout=1.0)
         for worker in [worker for worker in self.pool if worker.connection in ready]:
             cell = worker.cell
             try:
                 seconds, reason = worker.connection.recv()
-            except (EOFError, ConnectionResetError):  # the latter when it died before it read its cell
+            except (EOFError, ConnectionResetError):  # the latter if it died before it read its cell
                 worker.process.join()
                 seconds, reason = 0.0, f"its process ended with code {worker.process.exitcode} (out of memory?)"
                 self.pool.remove(worker)
             worker.cell = None
-            if cell is None:  # it died while it had nothing to do
+            if cell is None:  # it died while it was idle
                 continue
             if reason is None:
                 estimate.add(cell.kind, seconds)
@@ -152,7 +153,7 @@ class Scheduler:
                 failures.append(Failure(cell, self._keep_log(cell, reason)))
 
     def _keep_log(self, cell: Cell, reason: str) -> str:
-        """A traceback goes to a file; its last line is what the user reads."""
+        """The traceback goes to a file. The user sees its last line."""
         lines = reason.strip().splitlines()
         if len(lines) == 1:
             return lines[0]
@@ -162,7 +163,7 @@ class Scheduler:
         return f"{lines[-1]} (details: {log})"
 
     def _stop(self) -> None:
-        """End idle workers by closing their pipe, busy ones (after an interruption) with everything they started."""
+        """End idle workers by closing their pipe. Kill busy ones (after an interruption) with all they started."""
         for worker in self.pool:
             if worker.cell is not None and worker.process.pid is not None:
                 end_tree(worker.process.pid)
@@ -174,7 +175,7 @@ class Scheduler:
 
 @contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Variables that a child must find when it starts; OpenMP reads them only once."""
+    """Environment variables that a child needs at its start, because OpenMP reads them only once."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -188,7 +189,7 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 
 def end_tree(pid: int) -> None:
-    """End a process and all that it started, at once: a study restarts from what is stored."""
+    """Kill a process and everything it started. Nothing is lost: a study restarts from its stored results."""
     try:
         root = psutil.Process(pid)
         family = [*root.children(recursive=True), root]
@@ -202,8 +203,8 @@ def end_tree(pid: int) -> None:
 
 
 def _work(connection: Connection, parent: int, execute: str) -> None:
-    """A worker's life: cells come in, results go to the cache, and (seconds, reason of failure) goes back."""
-    os.setsid()  # Ctrl-C reaches the study, which then decides what happens to its workers
+    """The loop of a worker: it receives cells, stores results in the cache, and returns (seconds, error or None)."""
+    os.setsid()  # Ctrl-C also reaches the study, which then ends its workers
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     module, _, name = execute.partition(":")
     run_cell = getattr(importlib.import_module(module), name)
@@ -229,7 +230,7 @@ def _run_one(run_cell: Callable[[Cell, Cache], dict], cell: Cell, cache: Cache) 
 
 
 def _end_with(parent: int) -> None:
-    """Orphans must not go on: the next start of the study would run the same cell a second time."""
+    """Orphaned workers must stop, or the next start of the study would run the same cell a second time."""
     while os.getppid() == parent:
         time.sleep(1.0)
     end_tree(os.getpid())

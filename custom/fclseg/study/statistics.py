@@ -1,7 +1,7 @@
-"""From single Dice values to the figures of a table: mean and sd as the paper reports them, and paired comparisons.
+"""Turns single Dice values into the figures of a table: mean and sd as in the paper, and paired comparisons.
 
-A value belongs to one fine-tuning, named by :class:`Run`. Two rows of a table are compared on the runs they share, so
-that the site, the fold and the draw of labelled patients cancel out.
+A value belongs to one fine-tuning, identified by :class:`Run`. Two rows of a table are compared on the runs they share,
+so that the effects of the site, the fold and the choice of labelled patients cancel out.
 """
 
 from collections import defaultdict
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 
 class Run(NamedTuple):
-    """What two rows of a table have in common: the site and the fold of a fine-tuning and its seed. Where sites train
-    together, the site is the one whose patients it is scored on."""
+    """What two rows of a table are matched by: site, fold and seed of a fine-tuning. If sites train together, the site
+    is the one whose patients it is scored on."""
 
     site: str
     fold: int
@@ -23,7 +23,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """One cell of a table. ``sd`` is taken over ``groups`` means (sites or folds), ``runs`` is all that went in."""
+    """One cell of a table. ``sd`` is taken over ``groups`` means (of sites or folds); ``runs`` counts all values."""
 
     mean: float
     sd: float | None
@@ -33,7 +33,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A row against the baseline on shared runs; ``low`` and ``high`` bound the mean difference (95 %, Student's t)."""
+    """A row against the baseline on shared runs; ``low``, ``high``: 95 % CI of the mean difference (Student's t)."""
 
     pairs: int
     difference: float
@@ -44,8 +44,8 @@ class Comparison:
 
 
 def summarise(values: Mapping[Run, float], spread: str) -> Summary:
-    """Mean and sample sd over the groups named by ``spread``: ``site`` (the paper's local tables: each site's folds and
-    seeds are averaged first) or ``fold`` (the tables without a site of their own)."""
+    """Mean and sample sd over the groups given by ``spread``: ``site`` (the paper's local tables, each site's folds and
+    seeds are averaged first) or ``fold`` (tables whose fine-tunings belong to no site)."""
     groups = defaultdict(list)
     for run, value in values.items():
         if not isnan(value):
@@ -62,8 +62,8 @@ def summarise(values: Mapping[Run, float], spread: str) -> Summary:
 
 
 def compare(row: Mapping[Run, float], baseline: Mapping[Run, float]) -> Comparison | None:
-    """Two-sided Wilcoxon signed-rank test and t interval over the runs that both have; None when they share none."""
-    from scipy import stats  # a second of import that a table without comparison does not need
+    """Two-sided Wilcoxon signed-rank test and t interval over the shared runs; None if there are none."""
+    from scipy import stats  # takes a second to import, and a table without comparisons does not need it
 
     differences = [row[run] - baseline[run] for run in sorted(row.keys() & baseline.keys())]
     differences = [value for value in differences if not isnan(value)]
@@ -79,7 +79,7 @@ def compare(row: Mapping[Run, float], baseline: Mapping[Run, float]) -> Comparis
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down correction of one family of tests; None (no test was possible) is not part of the family."""
+    """Holm's step-down correction of one family of tests. None (no test was possible) is not part of the family."""
     tests = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     running = 0.0

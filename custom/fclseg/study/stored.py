@@ -1,6 +1,6 @@
-"""What earlier versions wrote, under today's names: results of cells and whole study documents.
+"""Reads what earlier versions wrote, under today's names: results of cells and whole study documents.
 
-Version 0.1 kept Dice and HD95 under keys of their own and called the mode of an evaluation its "reading".
+Version 0.1 stored Dice and HD95 under separate keys and called the mode of an evaluation its "reading".
 """
 
 from typing import Any
@@ -16,10 +16,10 @@ HD95 = {
     "column": "hd95_mm",
     "unit": "mm",
     "decimals": 1,
-    "note": "A structure that a prediction misses altogether counts with the diagonal of the volume as its distance.",
+    "note": "If a prediction misses a structure completely, its distance is the diagonal of the volume.",
 }
 FIRST_METRICS = {"structures": DICE, "hd95": HD95}
-"""The metrics of version 0.1, by the key that held their means per structure."""
+"""The metrics of version 0.1, by the key of their means per structure."""
 
 
 def present_result(result: dict[str, Any]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def present_result(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def present_document(study: dict[str, Any]) -> dict[str, Any]:
-    """A ``study.json`` of any version, with everything that exports and reports ask for."""
+    """A ``study.json`` of any version, with everything that exports and reports need."""
     renamed = {"modes": study.get("readings", []), "metrics": list(FIRST_METRICS.values()), "date": None} | study
     lists = {name: [_with_mode(one) for one in study[name]] for name in ("entries", "curves", "pictures")}
     lists["entries"] = [_with_metrics(entry) for entry in lists["entries"]]
@@ -55,7 +55,7 @@ def _settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _full_name(name: str) -> str:
-    """``group.field`` where the setting still exists."""
+    """``group.field`` if the setting still exists."""
     try:
         return full_name(name)
     except FCLSegError:
@@ -63,6 +63,6 @@ def _full_name(name: str) -> str:
 
 
 def _dataset(data: dict[str, Any]) -> dict[str, Any]:
-    """Version 0.1 named the layout of a folder, and a plain folder had the labels of the default anatomy."""
+    """Version 0.1 stored the layout of a folder, and a plain folder had the labels of the default anatomy."""
     anatomy = ANATOMIES.get(data.get("layout", DEFAULT), ANATOMIES[DEFAULT])
     return {"anatomy": anatomy.title, "structures": anatomy.legend() or ANATOMIES[DEFAULT].legend()} | data

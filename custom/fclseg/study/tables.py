@@ -1,4 +1,4 @@
-"""The paper's tables as data: which rows, how they are fine-tuned, and over what the standard deviation is taken."""
+"""The paper's tables as data: rows, fine-tuning protocol, and what the standard deviation is taken over."""
 
 import json
 from dataclasses import dataclass, replace
@@ -15,24 +15,24 @@ from fclseg.study.job_options import PLAIN, JobOptions
 PROPOSED = ("fcl", "fclopt", "fclopt_ptnu", "fclopt_dp")
 BASELINES = ("local_cl", "fedrotation", "fedsimclr", "fedswav", "fedca", "fedmoco", "fedbyol", "fedu", "fedgl")
 COMMUNICATION = ("fedmoco", "fedbyol", *PROPOSED)
-SEEN = "Pre-training saw the images of all patients, also of those that a fold holds out, but no labels."
+SEEN = "Pre-training saw the images of all patients, including those that a fold holds out, but no labels."
 UNSEEN = "Pre-training did not see the patients that a fold holds out."
-"""What a reader must know of every table that fine-tunes on the images of the pre-training."""
+"""A note for every table that fine-tunes on the images of the pre-training."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table of the paper. ``protocol`` names a fine-tuning protocol, None where nothing is trained."""
+    """One table of the paper. ``protocol`` is a fine-tuning protocol; None if nothing is trained."""
 
     name: str
     title: str
     about: str
     methods: tuple[str, ...]
     protocol: str | None = None
-    spread: str = "site"  # over what the sd is taken: sites (of their fold means) or folds
+    spread: str = "site"  # what the sd is taken over: sites (means over their folds) or folds
     symbol: str = "N"  # the paper's letter for the number of labelled patients
-    rates: tuple[float, ...] = ()  # fine-tuning learning rates, where they are the rows
-    trains: bool = True  # False: shows fine-tunings that other tables already paid for, runs none
+    rates: tuple[float, ...] = ()  # fine-tuning learning rates, if they are the rows
+    trains: bool = True  # False: only shows fine-tunings of other tables, runs none itself
 
     @property
     def pretrains(self) -> bool:
@@ -45,7 +45,7 @@ TABLES = {
         Table(
             "local",
             "Local fine-tuning",
-            "Each site fine-tunes alone with N labelled patients and is validated on the fold's held-out patients of "
+            "Each site fine-tunes alone with N labelled patients and is evaluated on the fold's held-out patients of "
             "every site. Dice: mean and standard deviation across sites of each site's average over folds. "
             f"{SEEN}",
             (RANDOM, *BASELINES, *PROPOSED),
@@ -54,7 +54,7 @@ TABLES = {
         Table(
             "federated",
             "Federated fine-tuning",
-            "All sites fine-tune one network together (supervised FedAvg), each with N labelled patients; validated "
+            "All sites fine-tune one network together (supervised FedAvg), each with N labelled patients; evaluated "
             "on the fold's held-out patients of every site. Dice: mean and standard deviation across folds. "
             f"{SEEN}",
             (RANDOM, *BASELINES, *PROPOSED),
@@ -94,7 +94,7 @@ TABLES = {
             "communication",
             "Communication",
             "Payload per round and site in pre-training, sent and received, at the preset's network sizes and at the "
-            "paper's, beside the Dice of local fine-tuning where it has been run.",
+            "paper's, next to the Dice of local fine-tuning if that has been run.",
             COMMUNICATION,
             "local",
             trains=False,
@@ -122,17 +122,17 @@ TABLES = {
 
 @dataclass(frozen=True)
 class TableRow:
-    """One line of a table: a pre-training job, and the preset it is fine-tuned with."""
+    """One line of a table: a pre-training job and the preset for fine-tuning."""
 
     key: str
     title: str
-    job: str  # of the pre-training; ``random`` for none
+    job: str  # the pre-training job; ``random`` for none
     preset: Preset
     options: JobOptions = PLAIN
 
 
 def title_of(method: str) -> str:
-    """The paper's name of a row."""
+    """The paper's name for a row."""
     return "Random init" if method == RANDOM else ROWS[method].title
 
 
@@ -150,10 +150,10 @@ def choose_methods(table: Table, wanted: str | None) -> tuple[str, ...]:
 def table_rows(
     table: Table, methods: tuple[str, ...], preset: Preset, options: JobOptions = PLAIN, plain: bool = True
 ) -> list[TableRow]:
-    """The lines of a table: one for each method, or one for each learning rate. With ``options`` each pre-trained
-    method has a line with them, and where ``plain`` is true one without them before it."""
+    """The lines of a table: one per method, or one per learning rate. With ``options`` each pre-trained method has a
+    line with them and, if ``plain`` is true, a line without them before it."""
     if options and not table.pretrains:
-        raise FCLSegError(f"the table {table.name} pre-trains nothing: leave out --job-set and --filter")
+        raise FCLSegError(f"the table {table.name} has no pre-training: leave out --job-set and --filter")
     rows = []
     for method in methods:
         for row in _method_rows(table, method, preset):
@@ -181,7 +181,7 @@ def paper_tables() -> dict[str, Any]:
 
 
 def paper_dice(table: str, row: str, labels: int) -> tuple[float, float] | None:
-    """The paper's mean and sd for one cell of a table, or None where it has none."""
+    """The paper's mean and sd for one cell of a table, or None if it has none."""
     figures = paper_tables().get(table, {})
     values = figures.get("dice", {}).get(row)
     if values is None or labels not in figures["labels"]:

@@ -1,4 +1,4 @@
-"""The two tables about what crosses the wire: components from the exchange plan, bytes from the real networks."""
+"""The two tables on communication: components from the exchange plan, bytes from the real networks."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,12 +12,12 @@ from fclseg.study.tables import paper_tables
 
 COLUMNS = ("online", "predictor", "target", "features")
 NAMES = {"bank": "features", "dictionary": "features"}
-"""Components that are encoded representations, by the method's name for them."""
+"""Components that are encoded representations (features), with the method's name for them."""
 PAPER_SITES = 10
 
 
 def components_table(methods: Sequence[str]) -> dict[str, Any]:
-    """Rows of words for each method, with the paper's words beside them."""
+    """One row of words per method, with the paper's words."""
     plans = {method: _words(ROWS[method].flows) for method in methods if method != RANDOM}
     further = sorted({name for words in plans.values() for name in words} - set(COLUMNS))
     columns = [*COLUMNS, *further]
@@ -71,7 +71,7 @@ def communication_figures(methods: Sequence[str], preset: Preset, sites: int, ca
 
 
 def payload(preset: Preset, sites: int, cache: Cache) -> dict[str, dict[str, Any]]:
-    """The communication table by job. Building every network takes seconds, so it is kept like a cell's result."""
+    """The communication table by job. Building every network takes seconds, so the table is cached like a cell."""
     plan = {job: asdict(row) for job, row in ROWS.items()}
     key = content_key({"kind": "payload", "preset": preset.values(), "sites": sites, "plan": plan})
     if (known := cache.get(key)) is None:

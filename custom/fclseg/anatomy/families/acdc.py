@@ -29,7 +29,7 @@ def read(scan: Scan, tree: Tree) -> None:
     for folder, files in tree.items():
         if not is_patient_folder(files):
             for path in nifti_files(files):
-                scan.problem(path, "lies outside any patient folder; move it into the folder of its patient")
+                scan.problem(path, "is not in a patient folder; move it to the folder of its patient")
         elif folder.name in seen:
             scan.problem(folder, f"patient {folder.name} is also in {seen[folder.name]}; keep one of the two folders")
         else:
@@ -50,13 +50,13 @@ def _read_patient(scan: Scan, folder: Path, files: list[Path]) -> None:
     for cine in cines[:1]:
         scan.add_cine(folder.name, cine, skip=set(images), phases=phases, site=site)
     if not images and not cines:
-        scan.problem(folder, "the patient folder holds no image; add its _frameNN or _4d NIfTI files or remove it")
+        scan.problem(folder, "the patient folder contains no image; add its _frameNN or _4d NIfTI files or remove it")
     elif not cines and (absent := sorted(set(phases) - set(images))):
         scan.problem(folder / INFO, f"names frame {absent[0]} as {phases[absent[0]]}, but it has no image; correct one")
 
 
 def _sort_files(scan: Scan, folder: Path, files: list[Path]) -> tuple[dict[int, Path], dict[int, Path], list[Path]]:
-    """Images and label maps by frame number, and 4D files; names that do not belong here are noted."""
+    """Images and label maps by frame number, and 4D files. Unexpected names are reported as problems."""
     images: dict[int, Path] = {}
     labels: dict[int, Path] = {}
     cines: list[Path] = []
@@ -71,14 +71,16 @@ def _sort_files(scan: Scan, folder: Path, files: list[Path]) -> tuple[dict[int, 
         else:
             kind, frame = labels if match["gt"] else images, int(match["frame"])
             if kind.setdefault(frame, path) != path:
-                scan.problem(path, f"is a second file for frame {frame} besides {kind[frame].name}; remove one of them")
+                scan.problem(
+                    path, f"is a second file for frame {frame} in addition to {kind[frame].name}; remove one of them"
+                )
     for extra in cines[1:]:
-        scan.problem(extra, f"is a second 4D cycle besides {cines[0].name}; remove one of them")
+        scan.problem(extra, f"is a second 4D cycle in addition to {cines[0].name}; remove one of them")
     return images, labels, cines
 
 
 def _read_phases(scan: Scan, path: Path, needed: bool) -> dict[int, str]:
-    """Frame number -> "ED" or "ES"; ``needed`` where frames have files of their own. A cycle alone needs no names."""
+    """Frame number -> "ED" or "ES". ``needed`` if frames have their own files; a cycle alone needs no names."""
     if not needed and not path.exists():
         return {}
     try:

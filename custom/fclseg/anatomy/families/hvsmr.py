@@ -22,7 +22,7 @@ def recognises(tree: Tree) -> bool:
 
 
 def read(scan: Scan, tree: Tree) -> None:
-    """Add one image per patient to the scan: those of the best crop the folder has."""
+    """Add one image per patient to the scan, from the best crop in the folder."""
     images: dict[str, dict[str, Path]] = {crop: {} for crop in CROPS}
     labels: dict[str, dict[str, Path]] = {crop: {} for crop in CROPS}
     for path in (path for files in tree.values() for path in nifti_files(files)):

@@ -1,11 +1,11 @@
 """A hospital's own folder of 3D NIfTI images with optional label maps.
 
 A label map is next to its image, named ``NAME_gt``, ``NAME_label``, ``NAME-label`` or ``NAME_seg``, or has the image's
-name in a folder ``labels`` next to the folder ``images``. Images in a sub-folder belong to one patient, named after it;
-an image directly in the root (or in ``images``) is a patient of its own.
+name in a folder ``labels`` next to the folder ``images``. Images in a sub-folder belong to one patient with the
+sub-folder's name. Each image directly in the root (or in ``images``) is a separate patient.
 
 ``labels.json`` in the folder names the structures, for example ``{"structures": {"1": "liver", "2": "tumour"},
-"spacing_mm": 1.5}``. Without it, images can be used for pre-training, and labels mean what the bundle says.
+"spacing_mm": 1.5}``. Without it, images can be used for pre-training, and the bundle defines what the labels mean.
 """
 
 import re
@@ -47,7 +47,7 @@ def read(scan: Scan, tree: Tree) -> None:
         else:
             kind, key = (labels, (path.parent, match["image"])) if match else (images, (path.parent, stem(path)))
         if kind.setdefault(key, path) != path:
-            scan.problem(path, f"is a second file for {key[1]} besides {kind[key].name}; remove one of them")
+            scan.problem(path, f"is a second file for {key[1]} in addition to {kind[key].name}; remove one of them")
     for key in sorted(set(labels) - set(images)):
         scan.problem(
             labels[key], "is a label map without its image; add the image or remove the label map", training_only=True
@@ -90,7 +90,7 @@ ANATOMY = Anatomy(
 
 
 def anatomy_of(root: Path) -> Anatomy:
-    """The anatomy that the folder's ``labels.json`` describes; without one, a plain folder without named structures."""
+    """The anatomy described by the folder's ``labels.json``; without that file, a plain folder without structures."""
     path = root / LABELS_FILE
     if not path.is_file():
         return ANATOMY

@@ -1,8 +1,8 @@
-"""A network as one array of bytes: header, small tensors, coded numbers.
+"""A network as one array of bytes: header, small tensors, encoded numbers.
 
-The sender codes the difference to a reference network that both ends have, plus what earlier rounding lost (its
-``memory``). It decodes its own message, so it knows what the receiver will hold, and sends that network's checksum.
-The receiver takes every size from its own layout and codec and none from the message.
+The sender encodes the difference to a reference network that both ends have, plus the rounding error of earlier
+messages (its ``memory``). It decodes its own message, so it knows what the receiver will get, and sends the checksum of
+that network. The receiver takes every size from its own layout and codec, never from the message.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from fclseg.federation.codecs.numbers import Coder, Parts
 from fclseg.federation.codecs.small import Small
 
 HEADER = struct.Struct("<4s8s16s")  # format, codec, checksum of the decoded network
-LENGTH = struct.Struct("<?Q")  # of each part: whether it is compressed, bytes
+LENGTH = struct.Struct("<?Q")  # for each part: whether it is compressed, and its bytes
 FORMAT = b"FCL1"
 SMALL = "small"
 
@@ -29,12 +29,12 @@ Network = Mapping[str, np.ndarray]
 
 
 class ChecksumError(FCLSegError):
-    """The decoded network is not the sender's: the message is damaged, or the two ends have other references."""
+    """The decoded network is not the sender's: the message is damaged, or the two ends have different references."""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """What the sender has after encoding: the message, the network as the receiver gets it, and its new memory."""
+    """The result of encoding: the message, the network that the receiver will decode, and the sender's new memory."""
 
     message: np.ndarray
     decoded: Arrays
@@ -43,7 +43,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Codec:
-    """``numbers`` codes the large tensors, ``halves`` is for the small ones, ``compress`` applies zstandard."""
+    """``numbers`` encodes the large tensors, ``halves`` is for the small ones, ``compress`` applies zstandard."""
 
     numbers: Coder = field(default_factory=Exact)
     halves: bool = False
@@ -51,12 +51,12 @@ class Codec:
 
     def __post_init__(self) -> None:
         if self.lossless and self.halves:
-            raise FCLSegError("a lossless codec has no use for halves: leave one of them out")
+            raise FCLSegError("a lossless codec cannot use halves: leave one of them out")
 
     def encode(
         self, arrays: Network, reference: Network | None = None, *, seed: int = 0, memory: Network | None = None
     ) -> Encoded:
-        """Code ``arrays`` against ``reference`` (None: against zeros), with what earlier messages of it lost."""
+        """Encode ``arrays`` against ``reference`` (None: zeros), with the rounding error of earlier messages."""
         layout, reference, memory = Layout.of(arrays), reference or {}, memory or {}
         _check(layout, reference)
         small = {name: _plus(arrays[name], memory.get(name)) for name, *_ in layout.small}
@@ -80,7 +80,7 @@ class Codec:
         return Encoded(message, decoded, lost)
 
     def decode(self, message: object, like: Network, reference: Network | None = None, *, seed: int = 0) -> Arrays:
-        """The sender's ``decoded``, to the bit; ``like`` says what the network's tensors are."""
+        """The sender's ``decoded``, bit for bit; ``like`` gives the names, shapes and types of the tensors."""
         layout, reference = Layout.of(like), reference or {}
         _check(layout, reference)
         parts, expected = self._parts(message, layout)
@@ -91,7 +91,7 @@ class Codec:
         return decoded
 
     def bound(self, like: Network) -> int:
-        """The largest message of such a network, whatever its values."""
+        """The largest possible message of such a network, for any values."""
         limits = self._limits(Layout.of(like))
         return HEADER.size + sum(LENGTH.size + limit for limit in limits.values())
 
@@ -104,7 +104,7 @@ class Codec:
         return hashlib.blake2b(repr(self).encode(), digest_size=8).digest()
 
     def _difference(self, layout: Layout, arrays: Network, reference: Network, memory: Network) -> np.ndarray:
-        """The vector to code. Of a lossless codec it is the bits that differ, since float differences are rounded."""
+        """The vector to encode. A lossless codec takes the bits that differ, because float differences are rounded."""
         flat = layout.flatten(arrays)
         if self.lossless:
             layout.combine(flat.view(np.uint32), reference, np.bitwise_xor)
@@ -112,7 +112,7 @@ class Codec:
         layout.combine(flat, memory, np.add)
         layout.combine(flat, reference, np.subtract)
         if not np.isfinite(flat).all():
-            raise FCLSegError("a network with values that are not finite cannot be coded: lower the learning rate")
+            raise FCLSegError("a network with values that are not finite cannot be encoded: lower the learning rate")
         return flat
 
     def _join(self, layout: Layout, parts: Parts, reference: Network, seed: int) -> Arrays:
@@ -121,7 +121,7 @@ class Codec:
         if self.lossless:
             layout.combine(flat.view(np.uint32), reference, np.bitwise_xor)
         else:
-            with np.errstate(invalid="ignore", over="ignore"):  # of a damaged message; refused below
+            with np.errstate(invalid="ignore", over="ignore"):  # from a damaged message; refused below
                 layout.combine(flat, reference, np.add)
         found = layout.unflatten(flat) | Small(layout, self.halves).decode(parts[SMALL], reference)
         decoded = {name: found[name] for name, *_ in layout.tensors}
@@ -133,12 +133,12 @@ class Codec:
         return {SMALL: Small(layout, self.halves).size, **self.numbers.limits(layout.numbers)}
 
     def _stored(self, part: bytes) -> tuple[bool, bytes]:
-        """Compressed where that is shorter, so that a part is never longer than its limit."""
+        """Compressed if that is shorter, so that a part never exceeds its limit."""
         shrunk = shrink(part) if self.compress else part
         return (True, shrunk) if len(shrunk) < len(part) else (False, part)
 
     def _parts(self, message: object, layout: Layout) -> tuple[Parts, bytes]:
-        """The message cut into its parts, each within its limit, and the checksum."""
+        """Split the message into its parts, each within its limit, and the checksum."""
         limits = self._limits(layout)
         start = HEADER.size + LENGTH.size * len(limits)
         if not isinstance(message, np.ndarray) or message.dtype != np.uint8 or message.ndim != 1:
@@ -148,7 +148,7 @@ class Codec:
         header = message[:start].tobytes()
         form, fingerprint, expected = HEADER.unpack_from(header)
         if (form, fingerprint) != (FORMAT, self.fingerprint):
-            raise FCLSegError("an encoded message was made by another codec or version: run one job at every site")
+            raise FCLSegError("an encoded message was made by another codec or version: run the same job at every site")
         parts: Parts = {}
         for index, (name, limit) in enumerate(limits.items()):
             compressed, length = LENGTH.unpack_from(header, HEADER.size + LENGTH.size * index)
@@ -163,7 +163,7 @@ class Codec:
 
 
 def checksum(arrays: Network) -> bytes:
-    """Of names, shapes, kinds and every bit of a network."""
+    """A checksum over names, shapes, types and every bit of a network."""
     digest = hashlib.blake2b(digest_size=16)
     for name in sorted(arrays):
         array = arrays[name]
@@ -173,13 +173,15 @@ def checksum(arrays: Network) -> bytes:
 
 
 def claimed_checksum(message: np.ndarray) -> bytes:
-    """Of the network that a message says it gives."""
+    """The checksum of the network that a message claims to contain."""
     return HEADER.unpack(message[: HEADER.size].tobytes())[2] if message.size >= HEADER.size else b""
 
 
 def _check(layout: Layout, reference: Network) -> None:
     if reference and Layout.of({name: reference[name] for name, *_ in layout.tensors if name in reference}) != layout:
-        raise FCLSegError("the reference has other tensors than the network to be coded: run one preset at both ends")
+        raise FCLSegError(
+            "the reference has different tensors than the network to encode: run the same preset at both ends"
+        )
 
 
 def _plus(array: np.ndarray, lost: np.ndarray | None) -> np.ndarray:

@@ -1,13 +1,13 @@
-"""Entropy coding with zstandard, with outputs that cannot grow beyond what the receiver expects."""
+"""Entropy coding with zstandard. The decoded size cannot exceed what the receiver expects."""
 
 import zstandard
 
 from fclseg.errors import FCLSegError
 
 LEVEL = 1
-"""Coded numbers have no repetitions to look for, only frequent and rare bytes: higher levels cost time for little."""
+"""Encoded numbers have no repetitions, only frequent and rare bytes, so higher levels cost time for little gain."""
 LARGEST_WINDOW = 1 << 23
-"""What zstandard may allocate for a frame, whatever the frame claims."""
+"""What zstandard may allocate for a frame, regardless of what the frame claims."""
 
 
 def shrink(data: bytes, level: int = LEVEL) -> bytes:
@@ -15,7 +15,7 @@ def shrink(data: bytes, level: int = LEVEL) -> bytes:
 
 
 def expand(data: bytes | memoryview, limit: int) -> bytes:
-    """What ``shrink`` was given, of which there must be at most ``limit`` bytes. Never holds more than that."""
+    """Undo ``shrink``. The output must have at most ``limit`` bytes; more is never allocated."""
     reader = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).stream_reader(data, read_across_frames=False)
     try:
         found = reader.read(limit + 1)

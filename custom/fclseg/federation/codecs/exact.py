@@ -1,4 +1,4 @@
-"""All bits, and half of them: coders that need no scale."""
+"""Coders that need no scale: all bits, or half precision."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ LARGEST = np.float32(np.finfo(np.float16).max)
 
 @dataclass(frozen=True)
 class Exact:
-    """Every bit of a number. Bytes of one significance lie together, since sign and exponent repeat and can shrink.
+    """Every bit of a number. Bytes of the same significance are grouped, because sign and exponent repeat and compress.
 
-    The codec hands over the bits that differ from the reference, so numbers that hardly moved begin with zeros.
+    The codec passes the bits that differ from the reference, so numbers that hardly changed start with zeros.
     """
 
     def limits(self, numbers: Numbers) -> dict[str, int]:
@@ -29,7 +29,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class Float16:
-    """Half precision; what is larger than its largest number becomes that number."""
+    """Half precision. Values beyond its range are clipped to its largest number."""
 
     def limits(self, numbers: Numbers) -> dict[str, int]:
         return {"halves": 2 * numbers.count}

@@ -1,4 +1,4 @@
-"""Which tensors of a network are coded, and how they become one vector and a network again."""
+"""Which tensors of a network are encoded, and how they become one vector and a network again."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from fclseg.federation.codecs.numbers import Numbers
 Arrays = dict[str, np.ndarray]
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-"""The last part of the names of BatchNorm's buffers, which are never coded: few numbers, and of other sizes."""
+"""Suffixes of BatchNorm's buffers. They are never encoded: they are few numbers of a different magnitude."""
 SMALLEST = 1024
-"""Tensors of fewer numbers are not coded either: together they are one number in 250."""
+"""Smaller tensors are not encoded either: together they are one number in 250."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Names, shapes and kinds of a network's tensors, sorted by name because files and messages keep other orders."""
+    """Names, shapes and types of a network's tensors, sorted by name because files and messages have other orders."""
 
     tensors: tuple[tuple[str, tuple[int, ...], str], ...]
 
@@ -36,27 +36,27 @@ class Layout:
 
     @cached_property
     def numbers(self) -> Numbers:
-        """The vector of all coded tensors; a channel is one entry of a tensor's first dimension."""
+        """The vector of all encoded tensors. A channel is one entry of a tensor's first dimension."""
         rows = [np.full(shape[0], int(np.prod(shape[1:])), np.int64) for _, shape in self.coded]
         channels = np.concatenate(rows) if rows else np.zeros(0, np.int64)
         return Numbers(int(channels.sum()), channels)
 
     def flatten(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-        """All coded tensors as a new vector."""
+        """All encoded tensors as a new vector."""
         flat = np.empty(self.numbers.count, np.float32)
         for name, _, part in self._places():
             flat[part] = arrays[name].reshape(-1)
         return flat
 
     def combine(self, flat: np.ndarray, arrays: Mapping[str, np.ndarray], operation: np.ufunc) -> None:
-        """flat <- operation(flat, arrays) in place, tensor by tensor; of whole bits where the vector is of integers."""
+        """flat <- operation(flat, arrays) in place, tensor by tensor; on raw bits if the vector has integers."""
         for name, _, part in self._places():
             if name in arrays:
                 other = np.ascontiguousarray(arrays[name]).reshape(-1).view(flat.dtype)
                 operation(flat[part], other, out=flat[part])
 
     def unflatten(self, flat: np.ndarray) -> Arrays:
-        """The coded tensors as views of a vector."""
+        """The encoded tensors as views of a vector."""
         return {name: flat[part].reshape(shape) for name, shape, part in self._places()}
 
     def _places(self) -> list[tuple[str, tuple[int, ...], slice]]:

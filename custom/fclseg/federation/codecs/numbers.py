@@ -1,4 +1,4 @@
-"""What a coder of numbers is: float32 in, a few named byte strings out, and back."""
+"""The interface of a coder for numbers: float32 in, a few named byte strings out, and back."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,30 +13,30 @@ Parts = dict[str, bytes]
 
 @dataclass(frozen=True)
 class Numbers:
-    """What both ends know about a vector before any data: how long it is, and how long each channel in it."""
+    """What both ends know about a vector before any data: its length, and the length of each channel."""
 
     count: int
     channels: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 class Coder(Protocol):
-    """Codes the numbers of a network. Every size is bounded by ``Numbers`` alone, so that a plan can state it."""
+    """Encodes the numbers of a network. ``Numbers`` alone bounds every size, so that it can be stated in advance."""
 
     def limits(self, numbers: Numbers) -> dict[str, int]:
-        """The parts that ``encode`` gives, in order, and the largest size of each in bytes."""
+        """The parts that ``encode`` returns, in order, and the maximum size of each in bytes."""
         ...
 
     def encode(self, values: np.ndarray, numbers: Numbers, seed: int) -> Parts:
-        """The parts; ``values`` may be overwritten, because a network is large."""
+        """Returns the parts. ``values`` may be overwritten, because a network is large."""
         ...
 
     def decode(self, parts: Parts, numbers: Numbers, seed: int) -> np.ndarray:
-        """The values as the receiver sees them; refuses parts that ``encode`` cannot have made."""
+        """The values as the receiver sees them. Raises for parts that ``encode`` cannot have made."""
         ...
 
 
 def read(parts: Parts, name: str, kind: type, count: int) -> np.ndarray:
-    """One part as an array, refused unless it has exactly the length that the layout asks for."""
+    """One part as an array. Raises unless it has exactly the length that the layout requires."""
     data, wanted = parts[name], count * np.dtype(kind).itemsize
     if len(data) != wanted:
         raise FCLSegError(f"an encoded message has {len(data)} bytes of {name} instead of {wanted}: it is not used")
@@ -47,23 +47,23 @@ def read_scales(parts: Parts, name: str, count: int) -> np.ndarray:
     """Scales: finite numbers of at least 0."""
     scales = read(parts, name, np.float32, count)
     if not (np.isfinite(scales).all() and (scales >= 0).all()):
-        raise FCLSegError(f"an encoded message has {name} that are no scales: it is damaged and not used")
+        raise FCLSegError(f"an encoded message has invalid scales in {name}: it is damaged and not used")
     return scales
 
 
 def chunks(count: int, length: int = 1 << 18) -> Iterator[slice]:
-    """Pieces of a vector, so that temporary arrays stay small beside a network."""
+    """Pieces of a vector, so that temporary arrays stay small compared with a network."""
     return (slice(start, min(start + length, count)) for start in range(0, count, length))
 
 
 def mean_square(values: np.ndarray) -> float:
-    """In float64, and 0 for no values."""
+    """Computed in float64; 0 if there are no values."""
     total = sum(float(np.square(values[part], dtype=np.float64).sum()) for part in chunks(values.size))
     return total / max(values.size, 1)
 
 
 def pack(codes: np.ndarray, bits: int) -> bytes:
-    """Codes below 2^bits, for 1, 2, 4 or 8 bits, side by side in bytes; the first code has the lowest bits."""
+    """Pack codes of 1, 2, 4 or 8 bits into bytes. The first code has the lowest bits."""
     per = 8 // bits
     if per == 1:
         return codes.tobytes()

@@ -12,12 +12,12 @@ from fclseg.federation.exchange import NEVER, OTHERS, Flow
 
 @dataclass(frozen=True)
 class RunCodec:
-    """One codec for each use. Where rounding errors are fed back, coarse rounding is enough; a target network that only
-    goes up is measured as it is, and a coarse one would seem nearer to the online network than it is."""
+    """One codec per use. With error feedback, coarse rounding is enough. A target network that only goes up has no
+    feedback: coarse rounding would make it seem closer to the online network than it is."""
 
-    networks: Codec  # come down and go up again
-    targets: Codec  # only go up
-    features: Codec  # are passed on to the other sites
+    networks: Codec  # networks that come down and go up again
+    targets: Codec  # networks that only go up
+    features: Codec  # features that are passed on to the other sites
 
     def of(self, flow: Flow) -> Codec:
         if flow.combine == OTHERS:

@@ -1,7 +1,7 @@
 """1 to 4 bits per number after a random rotation (DRIVE and EDEN: Vargaftik et al. 2021 and 2022).
 
-Blocks are multiplied by random signs and a Hadamard matrix. After that the numbers of a block are nearly normal,
-whatever they were before, and the best levels of the normal distribution serve them all with one scale per block.
+Blocks are multiplied by random signs and a Hadamard matrix. After that, the numbers of a block are nearly normally
+distributed. The optimal levels of the normal distribution therefore fit all blocks, with one scale per block.
 """
 
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ CENTROIDS = {
     3: (0.245094, 0.756005, 1.343909, 2.151946),
     4: (0.128395, 0.388048, 0.656759, 0.942340, 1.256231, 1.618046, 2.069017, 2.732590),
 }
-"""The positive half of the least squares levels of the normal distribution (Lloyd and Max), by bits."""
+"""The positive half of the least-squares levels of the normal distribution (Lloyd and Max), by bits."""
 LEAST_SQUARES, UNBIASED = "least squares", "unbiased"
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """``scale``: the smallest error, or an estimate whose mean over the random signs is the truth."""
+    """``scale``: least squares (smallest error), or unbiased over the random signs."""
 
     bits: int = 1
     block: int = 4096
@@ -33,7 +33,7 @@ class Rotation:
         power_of_two = self.block > 0 and self.block & (self.block - 1) == 0
         if self.bits not in CENTROIDS or not power_of_two or self.scale not in (LEAST_SQUARES, UNBIASED):
             raise FCLSegError(
-                f"{self.bits} bits in rotated blocks of {self.block} ({self.scale}) are no code: give 1 to 4 bits, "
+                f"{self.bits} bits in rotated blocks of {self.block} ({self.scale}) are impossible: give 1 to 4 bits, "
                 f"a power of two, and '{LEAST_SQUARES}' or '{UNBIASED}'"
             )
 
@@ -53,7 +53,7 @@ class Rotation:
         return {"scales": scales.tobytes(), "codes": b"".join(planes)}
 
     def _quantise(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scales and codes of some blocks, whose signs have been changed."""
+        """Scales and codes of some blocks, after their random sign flips."""
         blocks = values.reshape(-1, self.block)
         hadamard(blocks)
         squares = np.square(blocks, dtype=np.float64).sum(axis=1)
@@ -81,7 +81,7 @@ class Rotation:
 
     @property
     def _rows(self) -> int:
-        """Blocks that are worked on at a time: whole bytes of the planes, and small beside a network."""
+        """Number of blocks processed at a time: whole bytes of the bit planes, and small compared with a network."""
         return max(8, (1 << 17) // self.block)
 
     @property
@@ -95,9 +95,9 @@ class Rotation:
 
 
 def hadamard(blocks: np.ndarray) -> None:
-    """Multiply every row by the Hadamard matrix over sqrt(n), in place; done twice it is the identity.
+    """Multiply every row by the Hadamard matrix over sqrt(n), in place. Applied twice, it is the identity.
 
-    Sums and differences only, in a fixed order, so that both ends get the same bits.
+    It uses only sums and differences in a fixed order, so that both ends get the same bits.
     """
     rows, size = blocks.shape
     half = 1
@@ -112,12 +112,12 @@ def hadamard(blocks: np.ndarray) -> None:
 
 
 def _random_bits(seed: int, count: int) -> np.ndarray:
-    """Packed random bits, of a generator whose stream numpy guarantees."""
+    """Packed random bits, from a generator whose stream numpy guarantees."""
     return np.random.PCG64(seed).random_raw(-(-count // 64)).astype("<u8").view(np.uint8)
 
 
 def _signs(bits: np.ndarray, place: slice) -> np.ndarray:
-    """+1 and -1 for a piece that begins at a whole byte or is all there is."""
+    """+1 and -1 for a piece that starts at a whole byte or is the only one."""
     found = np.unpackbits(bits[place.start // 8 :], count=place.stop - place.start)
     return found.astype(np.float32) * 2 - 1
 

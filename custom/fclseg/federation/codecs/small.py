@@ -1,4 +1,4 @@
-"""Tensors that are not coded: BatchNorm's statistics and everything small, as they are or as float16 of the change."""
+"""Tensors that are not encoded: BatchNorm statistics and small tensors, sent as they are or as a float16 difference."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ VARIANCE = "running_var"
 
 @dataclass(frozen=True)
 class Small:
-    """``halves``: float32 tensors travel as the float16 difference to the reference."""
+    """``halves``: float32 tensors are sent as the float16 difference to the reference."""
 
     layout: Layout
     halves: bool
@@ -44,7 +44,7 @@ class Small:
             if sent != kind:
                 array = reference.get(name, kind.type(0)) + array.astype(kind)
                 if name.endswith(VARIANCE):
-                    array = np.maximum(array, 0)  # half precision may end just below
+                    array = np.maximum(array, 0)  # half precision may round to slightly below zero
             found[name] = np.array(array)
         return found
 

@@ -1,8 +1,8 @@
-"""One step for all numbers, as fine as a given number of bits per number allows: the coder of ``tiny``.
+"""One step size for all numbers, as fine as a given number of bits per number allows: the coder of ``tiny``.
 
-Most numbers of an update are near 0 and few are large. With one step for all of them and entropy coding, the bits go
-where the large ones are, which a rotation would have mixed up: at 1.4 bits per number the squared error of a real
-update is 0.11 of its square, that of a rotated one with 2 bits 0.12 (docs/communication.md).
+Most numbers of an update are near 0 and few are large. With one step size and entropy coding, the bits are spent on the
+large ones, which a rotation would spread over the block. At 1.4 bits per number the squared error of a real update is
+0.11 of its square; with a rotation and 2 bits it is 0.12 (docs/communication.md).
 """
 
 from dataclasses import dataclass
@@ -23,31 +23,31 @@ from fclseg.federation.codecs.numbers import (
 )
 
 EDGES = (1, 2, 3, 4, 6, 9, 15)
-"""Where the levels on either side of 0 begin, in steps: wider outside, so that seven of them reach far. Two codes fit
-into a byte, and zstandard sees pairs."""
+"""Start of the levels on either side of 0, in steps. Outer levels are wider, so that seven of them reach far. Two codes
+fit into a byte, and zstandard sees pairs."""
 LEVELS = len(EDGES)
 FEWEST, WIDTH = 0.01, 4
-"""Bits per number: what a run of zeros needs at least, and what a code takes before entropy coding."""
+"""Bits per number: the minimum, for a run of zeros, and the size of a code before entropy coding."""
 ROUND_UP = 0.4
-"""|x| / step is rounded up from a fraction of 1 - 0.4 on: zeros are cheap."""
+"""|x| / step is rounded up only from a fraction of 1 - 0.4, because zeros are cheap."""
 FINEST, COARSEST, TRIALS = 0.02, 64.0, 12
-"""The step is looked for between these multiples of the root mean square, halving the range in each trial."""
+"""The step size is searched between these multiples of the root mean square, by bisection."""
 COARSER = 1.25
 OVERHEAD = 64
-"""Bytes of a zstandard frame that codes nothing."""
+"""Bytes of an empty zstandard frame."""
 
 _LEVEL = np.searchsorted(EDGES, np.arange(EDGES[-1] + 1), side="right").astype(np.uint8)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """``bits``: the most that a number may take on average after entropy coding."""
+    """``bits``: the maximum average number of bits per number after entropy coding."""
 
     bits: float = 1.4
 
     def __post_init__(self) -> None:
         if not FEWEST <= self.bits <= WIDTH:
-            raise FCLSegError(f"{self.bits} bits per number cannot be kept to: give {FEWEST} to {WIDTH}")
+            raise FCLSegError(f"{self.bits} bits per number are not possible: give {FEWEST} to {WIDTH}")
 
     def limits(self, numbers: Numbers) -> dict[str, int]:
         return {"levels": 4 * LEVELS, "codes": int(numbers.count * self.bits / 8) + OVERHEAD}
@@ -63,7 +63,7 @@ class Steps:
             low, high = (low, step) if fits else (step, high)
         codes = _quantise(values, high * unit)
         levels, captured = _level_means(values, codes)
-        while high < COARSEST:  # where a fine step leaves much beyond the last level, a coarser one loses less
+        while high < COARSEST:  # if a fine step leaves much beyond the last level, a coarser one loses less
             high *= COARSER
             coarser = _quantise(values, high * unit)
             means, more = _level_means(values, coarser)
@@ -93,7 +93,7 @@ def _quantise(values: np.ndarray, step: float) -> np.ndarray:
 
 
 def _level_means(values: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, float]:
-    """The mean absolute value of each level, which is the least squares place for it, and the square thus captured."""
+    """The mean absolute value of each level, which is the least-squares choice, and the energy that it captures."""
     sums, counts = np.zeros(LEVELS + 1), np.zeros(LEVELS + 1)
     for part in chunks(values.size):
         level = codes[part] & LEVELS

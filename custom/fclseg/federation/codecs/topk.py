@@ -11,19 +11,19 @@ from fclseg.federation.codecs.numbers import Coder, Numbers, Parts
 
 BITMAP, GAPS = 0, 1
 FULL = 255
-"""A byte of the gaps that means: 255 places on, and the gap is not over."""
+"""A gap byte that means: skip 255 positions, and the gap continues."""
 
 
 @dataclass(frozen=True)
 class TopK:
-    """The ``share`` of numbers with the largest absolute values, coded by ``values``."""
+    """The fraction ``share`` of numbers with the largest absolute values, encoded by ``values``."""
 
     share: float = 0.05
     values: Coder = field(default_factory=Float16)
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
-            raise FCLSegError(f"a share of {self.share} of the numbers cannot be sent: give one in (0, 1]")
+            raise FCLSegError(f"'share' cannot be {self.share}: give a number in (0, 1]")
 
     def limits(self, numbers: Numbers) -> dict[str, int]:
         kept = self._kept(numbers)
@@ -47,9 +47,9 @@ class TopK:
         elif form == bytes([GAPS]):
             places = _from_gaps(data)
         else:
-            raise FCLSegError("an encoded message has places in no known form: it is damaged and not used")
+            raise FCLSegError("an encoded message has positions in an unknown format: it is damaged and not used")
         if places.size != kept.count or (places.size and places[-1] >= numbers.count):
-            raise FCLSegError(f"an encoded message names {places.size} places instead of {kept.count}: it is not used")
+            raise FCLSegError(f"an encoded message has {places.size} positions instead of {kept.count}: it is not used")
         values = np.zeros(numbers.count, np.float32)
         values[places] = self.values.decode(parts, kept, seed)
         return values
@@ -59,7 +59,7 @@ class TopK:
 
 
 def _largest(values: np.ndarray, count: int) -> np.ndarray:
-    """The places of the ``count`` largest absolute values, in order; of equal ones at the border the first."""
+    """The positions of the ``count`` largest absolute values, in order. Ties at the border go to the first."""
     if count == 0:
         return np.zeros(0, np.int64)
     sizes = np.abs(values)
@@ -71,7 +71,7 @@ def _largest(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _to_gaps(places: np.ndarray) -> bytes:
-    """How many places are passed over before each, in bytes; 255 continues in the next byte."""
+    """The number of positions skipped before each, in bytes; 255 continues in the next byte."""
     gaps = np.diff(places, prepend=-1) - 1
     full = gaps // FULL
     coded = np.full(int(places.size + full.sum()), FULL, np.uint8)
@@ -80,6 +80,6 @@ def _to_gaps(places: np.ndarray) -> bytes:
 
 
 def _from_gaps(data: np.ndarray) -> np.ndarray:
-    """The places of ``_to_gaps``, which always increase."""
+    """The positions of ``_to_gaps``, which always increase."""
     steps = np.cumsum(data.astype(np.int64) + (data != FULL))
     return steps[data != FULL] - 1

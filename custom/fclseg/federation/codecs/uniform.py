@@ -1,4 +1,4 @@
-"""Equally spaced levels of 8, 4 or 2 bits, with one scale for each channel or block."""
+"""Equally spaced levels of 8, 4 or 2 bits, with one scale per channel or block."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,20 @@ from fclseg.errors import FCLSegError
 from fclseg.federation.codecs.numbers import Numbers, Parts, pack, packed_size, read, read_scales, unpack
 
 LOADING = {2: 1.224, 4: np.inf, 8: np.inf}
-"""The outermost level in multiples of the root mean square, where that is less than the largest value. With three
-levels the largest value is no guide: 1.224 is the least squares choice for a normal distribution."""
+"""The outermost level in multiples of the root mean square, if that is less than the largest value. With three levels
+the largest value is a bad choice: 1.224 is the least-squares choice for a normal distribution."""
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """x ~ scale q with whole q in [-Q, Q], Q = 2^(bits-1) - 1. ``block`` numbers share a scale; 0 means a channel."""
+    """x ~ scale q with whole q in [-Q, Q], Q = 2^(bits-1) - 1. ``block`` numbers share a scale; 0: a channel does."""
 
     bits: int = 8
     block: int = 0
 
     def __post_init__(self) -> None:
         if self.bits not in LOADING or self.block < 0:
-            raise FCLSegError(f"{self.bits} bits in blocks of {self.block} are no uniform code: give 2, 4 or 8 bits")
+            raise FCLSegError(f"{self.bits} bits in blocks of {self.block} are not possible: give 2, 4 or 8 bits")
 
     def limits(self, numbers: Numbers) -> dict[str, int]:
         return {"scales": 4 * self._lengths(numbers).size, "codes": packed_size(numbers.count, self.bits)}
@@ -59,5 +59,5 @@ class Uniform:
             full, rest = divmod(numbers.count, self.block)
             return np.array([self.block] * full + [rest] * (rest > 0), np.int64)
         if int(numbers.channels.sum()) != numbers.count:
-            raise FCLSegError("single numbers have no channels to share a scale: give the code a block length")
+            raise FCLSegError("single numbers have no channels that share a scale: give a block length")
         return numbers.channels

@@ -1,4 +1,4 @@
-"""Height, weight and heart rate where the data tell them: ``Info.cfg`` beside the image, the time axis of a cine."""
+"""Height, weight and heart rate, if known: from ``Info.cfg`` next to the image and from the time axis of a cine."""
 
 import contextlib
 from pathlib import Path
@@ -14,7 +14,7 @@ SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
 
 
 def body_of(volumes: list[Volume]) -> Body:
-    """What is known about the patient of these volumes; figures that nobody can have count as unknown."""
+    """What is known about the patient of these volumes. Impossible values count as unknown."""
     entries = _entries(volumes[0].image.parent / INFO)
     rate = _number(entries, "HeartRate", BEATS)
     cine = next((volume for volume in volumes if volume.time_index is not None), None)
@@ -40,7 +40,7 @@ def _number(entries: dict[str, str], name: str, bounds: tuple[float, float]) -> 
 
 
 def _rate(path: Path) -> float | None:
-    """Beats per minute, where the frames of a 4D file cover one cycle and the header says how long they are."""
+    """Beats per minute, if the frames of a 4D file cover one cycle and the header gives their duration."""
     header = nib.load(path).header
     seconds = SECONDS.get(header.get_xyzt_units()[1])
     zooms = header.get_zooms()

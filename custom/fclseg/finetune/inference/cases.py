@@ -1,4 +1,4 @@
-"""From what the user points at to the volumes to segment."""
+"""Turns the user's input into the volumes to segment."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from fclseg.errors import DataError
 
 @dataclass(frozen=True)
 class Cases:
-    """The volumes to segment, and sentences about files that cannot be."""
+    """The volumes to segment, and one sentence for each file that cannot be segmented."""
 
     volumes: tuple[Volume, ...]
     refused: tuple[str, ...] = ()
@@ -38,34 +38,34 @@ def find_cases(
     output_dir: str | None = None,
     all_phases: bool = False,
 ) -> Cases:
-    """A NIfTI file (3D, or 4D: a cine), a folder of any anatomy that is known, or the two phases of one patient.
+    """A NIfTI file (3D, or 4D for a cine), a folder of any known anatomy, or the two phases of one patient.
 
-    Results must not be written into an input folder: the next run would take them for images.
+    Results must not be written to an input folder, because the next run would take them for images.
     """
     if ed is not None or es is not None:
         if ed is None or es is None or input is not None:
-            raise DataError("a pair of phases needs --ed FILE and --es FILE together, and no --input")
+            raise DataError("a pair of phases needs both --ed FILE and --es FILE, and no --input")
         if Path(ed).resolve() == Path(es).resolve():
-            raise DataError(f"{ed}: is given as both ED and ES; give the two phases' own files")
+            raise DataError(f"{ed}: is given as both ED and ES; give one file per phase")
         patient = stem(Path(ed))
         return Cases(
             tuple(one for path, phase in ((ed, "ED"), (es, "ES")) for one in _file(Path(path), patient, phase))
         )
     if input is None:
-        raise DataError("nothing to segment was given: pass --input FILE_OR_FOLDER, or --ed FILE and --es FILE")
+        raise DataError("there is nothing to segment: give --input FILE_OR_FOLDER, or --ed FILE and --es FILE")
     path = Path(input)
     if path.is_dir() and output_dir is not None and Path(output_dir).resolve().is_relative_to(path.resolve()):
-        raise DataError(f"output_dir {output_dir} lies in the input folder: choose a folder outside of it")
+        raise DataError(f"output_dir {output_dir} is inside the input folder: choose a folder outside of it")
     if path.is_dir():
         return _folder(path, all_phases)
     if not path.exists():
-        raise DataError(f"{path}: there is no such file or folder; check the path")
+        raise DataError(f"{path}: no such file or folder; check the path")
     return Cases(tuple(_file(path, stem(path), None)))
 
 
 def _file(path: Path, patient: str, phase: str | None) -> list[Volume]:
     if path.exists() and not is_nifti(path):
-        raise DataError(f"{path}: is not a NIfTI file by its name; convert the images to .nii or .nii.gz first")
+        raise DataError(f"{path}: does not have the name of a NIfTI file; convert the images to .nii or .nii.gz first")
     header = read_header(path)
     storage = header.storage(plain.ANATOMY.slice_axis)
     spacing = storage.spacing(header.spacing)
@@ -73,7 +73,7 @@ def _file(path: Path, patient: str, phase: str | None) -> list[Volume]:
     if len(header.shape) == 3:
         return [volume]
     if len(header.shape) != 4 or phase is not None:
-        raise DataError(f"{path}: is {len(header.shape)}D where a 3D volume is expected; split it into its time points")
+        raise DataError(f"{path}: is {len(header.shape)}D, but a 3D volume is expected; split it into its time points")
     return _frames(volume, header)
 
 
@@ -82,7 +82,7 @@ def _frames(volume: Volume, header: Header) -> list[Volume]:
 
 
 def _folder(path: Path, all_phases: bool) -> Cases:
-    """Every 3D file; of a cycle the frames that are named as ED or ES, or all where none is (or all are wanted)."""
+    """Every 3D file, and of a cycle the frames named as ED or ES; all frames if none is named or all are wanted."""
     scan = scan_folder(path)
     refused = tuple(problem for problem in scan.problems if problem not in scan.training_only)
     chosen: list[Volume] = []
@@ -96,19 +96,20 @@ def _folder(path: Path, all_phases: bool) -> Cases:
         else:
             chosen += named or cycle
     if not chosen:
-        raise DataError(refused[0] if refused else f"{path}: holds no image that can be segmented; check the folder")
+        raise DataError(refused[0] if refused else f"{path}: contains no image that can be segmented; check the folder")
     return Cases(tuple(chosen), refused)
 
 
 def _whole_cycle(cycle: list[Volume]) -> list[Volume]:
-    """All frames of a 4D file, those that also have files of their own included."""
+    """All frames of a 4D file, including those that also have their own files."""
     return _frames(replace(cycle[0], label=None), read_header(cycle[0].image))
 
 
 def output_names(cases: Sequence[Volume]) -> list[str]:
-    """The stems of the files to write; where two inputs share one, their folder's name comes first.
+    """The stems of the files to write. If two inputs have the same name, the folder's name is put in front.
 
-    Even that can be the same for the two phases of a pair (``ED/anna/1.nii`` and ``ES/anna/1.nii``), so then the phase.
+    For the two phases of a pair even that can be the same (``ED/anna/1.nii`` and ``ES/anna/1.nii``). Then the phase is
+    added.
     """
     names = [
         stem(case.image) if case.time_index is None or case.phase is None else f"{stem(case.image)}_{case.phase}"

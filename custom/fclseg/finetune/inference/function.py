@@ -1,4 +1,4 @@
-"""From the volumes of a patient's frames to the function of the heart: ED and ES, EF, stroke volume, output, mass."""
+"""Computes the function of the heart from the volumes of the frames: ED and ES, EF, stroke volume, output, mass."""
 
 import math
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ from fclseg.finetune.inference.measure import Measurement, cavities, ejection_fr
 MASS_CHANGE = 0.25
 STROKE_CHANGE = 0.5
 OUTLIER = 0.5
-"""A wall keeps its mass and both ventricles pump the same blood: more difference than this means a wrong outline.
-A frame that leaves the curve of the others by more than half of its range is none of its extremes."""
+"""Tolerances. The mass of a wall is constant, and both ventricles pump the same volume: a larger difference means that
+an outline is wrong. A frame that is off the curve of the others by more than half of its range cannot be ED or ES."""
 
 
 @dataclass(frozen=True)
 class Body:
-    """What is known about the patient besides images."""
+    """What is known about the patient besides the images."""
 
     height_cm: float | None = None
     weight_kg: float | None = None
@@ -34,7 +34,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Value:
-    """One line of the result. Implausible figures are shown as such and never as a plain result."""
+    """One line of the result. Implausible values are marked as such and never shown as plain results."""
 
     name: str
     number: float
@@ -48,7 +48,7 @@ class Value:
 
 @dataclass
 class PatientResult:
-    """All about one patient that tables and the report show."""
+    """Everything that tables and the report show about one patient."""
 
     patient: str
     volumes: list[Measurement]
@@ -65,7 +65,7 @@ class PatientResult:
 
 
 def patient_result(patient: str, volumes: list[Measurement], anatomy: Anatomy, body: Body) -> PatientResult:
-    """Find the phases where nobody named them, compute the function, and collect what is to be looked at."""
+    """Find the phases if they are not named, compute the function, and collect the flags for review."""
     result = PatientResult(patient, volumes, body=body)
     name_phases(volumes, anatomy)
     phases = result.phases
@@ -83,10 +83,10 @@ def patient_result(patient: str, volumes: list[Measurement], anatomy: Anatomy, b
 
 
 def name_phases(volumes: Sequence[Measurement], anatomy: Anatomy) -> None:
-    """ED is the frame with the largest volume of the first cavity, ES the one with the smallest.
+    """ED is the frame with the largest volume of the first cavity, ES the frame with the smallest.
 
-    A frame far from the median of itself and its neighbours went wrong and is neither. Frames that were named by the
-    data set keep their names.
+    A frame far from the median of itself and its neighbours is an error and can be neither. Frames that the data set
+    names keep their names.
     """
     chosen = cavities(anatomy)
     if not chosen or len(volumes) < 3 or any(one.phase for one in volumes):
@@ -125,7 +125,7 @@ def _function(end_diastole: Measurement, end_systole: Measurement, anatomy: Anat
 
 
 def _single(one: Measurement, anatomy: Anatomy) -> list[Value]:
-    """Without both phases: volumes and masses of every frame by itself."""
+    """Without both phases: volumes and masses of each frame separately."""
     prefix = f"{one.phase} " if one.phase else ""
     frame = f" in frame {one.frame}" if one.frame is not None else ""
     bounds = {cavity.structure: cavity.plausible_ml for cavity in cavities(anatomy)}
@@ -152,7 +152,7 @@ def _indexed(name: str, number: float, unit: str, fits: bool, body: Body) -> lis
 
 
 def _contradictions(end_diastole: Measurement, end_systole: Measurement, anatomy: Anatomy) -> list[str]:
-    """What cannot be in one and the same heart."""
+    """Contradictions that are impossible within one heart."""
     flags = []
     for one in cavities(anatomy):
         if end_systole.ml[one.structure] > end_diastole.ml[one.structure]:

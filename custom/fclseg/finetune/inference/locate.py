@@ -1,10 +1,10 @@
 """Find the heart in an image before it is segmented.
 
-A network that was trained on windows with a heart in them finds one in every window. But windows near the true heart,
-moved to the centre of what was found in them, arrive at one and the same place, and others scatter or find little they
-are sure of. So windows start all over the image, each is moved a few times, and the place where the most and surest of
-them meet is the heart. In a first version, tried on the ED volumes of ten
-ACDC patients with a network trained on five others, about 20 of 35 windows met there and at most 8 anywhere else.
+A network that was trained on windows with a heart in them finds a heart in every window. But if each window is moved to
+the centre of what was found in it, windows near the true heart converge to the same place. The others scatter or have
+low confidence. So windows start all over the image, each is moved a few times, and the place where most of them meet
+with the highest confidence is the heart. In a first version, tried on the ED volumes of ten ACDC patients with a
+network trained on five others, about 20 of 35 windows met there and at most 8 anywhere else.
 """
 
 import math
@@ -18,23 +18,23 @@ from scipy import ndimage
 from fclseg.finetune.inference.windows import Centre, Windows
 
 STARTS_PER_SIDE = 4
-"""Windows start a quarter of their side apart."""
+"""Distance between starting windows, as a fraction of their side."""
 MOVES = 3
 LAST_MOVES = 6
 MEETING_MM = 15.0
 
 Predict = Callable[[torch.Tensor], torch.Tensor]
-"""Windows [n, 1, H, W] to class probabilities [n, C, H, W]."""
+"""Windows [n, 1, H, W] -> class probabilities [n, C, H, W]."""
 
 
 @dataclass(frozen=True)
 class Heart:
     centre: Centre
-    agreement: float  # share of all windows that met here, weighted by how sure they were
+    agreement: float  # fraction of all windows that met here, weighted by their confidence
 
 
 def find_heart(slices: torch.Tensor, area: tuple[slice, slice], windows: Windows, predict: Predict) -> Heart | None:
-    """The heart in slices [n, X, Y]; ``area`` is the image without padding. None where no window finds anything."""
+    """The heart in slices [n, X, Y]; ``area`` is the image without padding. None if no window finds anything."""
     few = slices[np.unique((np.linspace(0.3, 0.7, 3) * (len(slices) - 1)).round().astype(int))]
     places: list[tuple[Centre, float]] = []
     for start in _starts(area, windows):
@@ -54,7 +54,7 @@ def find_heart(slices: torch.Tensor, area: tuple[slice, slice], windows: Windows
 
 
 def recentre(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Predict) -> Centre:
-    """Move the window to the centre of what is found in it until it stays."""
+    """Move the window to the centre of what is found in it until it stops moving."""
     for _ in range(LAST_MOVES):
         before = centre
         centre, _ = _move(slices, centre, windows, predict)
@@ -64,7 +64,7 @@ def recentre(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Pr
 
 
 def _starts(area: tuple[slice, slice], windows: Windows) -> list[Centre]:
-    """Evenly spread over the area."""
+    """Windows spread evenly over the area."""
     axes = []
     for axis, part in enumerate(area):
         size = part.stop - part.start
@@ -74,7 +74,7 @@ def _starts(area: tuple[slice, slice], windows: Windows) -> list[Centre]:
 
 
 def _move(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Predict) -> tuple[Centre, float]:
-    """The centre of the largest piece in the window, and the mean probability with which it was found."""
+    """The centre of the largest connected component in the window, and its mean probability."""
     probabilities = predict(windows.cut(slices, centre))
     sure, classes = probabilities.max(dim=1)
     piece = largest_piece(classes.numpy() > 0)
@@ -85,7 +85,7 @@ def _move(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Predi
 
 
 def largest_piece(mask: np.ndarray) -> np.ndarray:
-    """The largest connected piece of a mask (diagonals connect)."""
+    """The largest connected component of a mask (diagonal neighbours are connected)."""
     pieces, count = ndimage.label(mask, structure=np.ones((3,) * mask.ndim))
     if count < 2:
         return mask

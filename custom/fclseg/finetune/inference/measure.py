@@ -1,4 +1,4 @@
-"""What is counted in one label map: volumes in ml and mass in g, per structure and per slice."""
+"""Measurements of one label map: volumes in ml and mass in g, per structure and per slice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from fclseg.finetune.inference.segment import Segmentation
 FEWEST_WALL = 0.8
 FEWEST_WINDOWS = 0.25
 FEWEST_STABLE = 0.8
-"""Below these shares a picture is to be looked at: cavity outline that has wall behind it, windows that agreed where
-the heart is, and overlap with the labels of a window that lies a little beside."""
+"""Below these fractions a result is flagged for review: the part of a cavity's outline that borders on its wall, the
+windows that agree on where the heart is, and the overlap with the labels from a slightly shifted window."""
 
 
 @dataclass
 class Measurement:
-    """One volume: millilitres and, where the anatomy says so, grams by structure. Flags say what to look at."""
+    """One volume: millilitres and, if the anatomy asks for it, grams per structure. Flags say what to check."""
 
     patient: str
     phase: str | None
@@ -30,14 +30,14 @@ class Measurement:
 
 
 def millilitres(labels: np.ndarray, spacing: Sequence[float], anatomy: Anatomy) -> dict[str, float]:
-    """Count the voxels of every structure; 1000 mm3 are a millilitre."""
+    """Count the voxels of every structure. 1000 mm3 are one millilitre."""
     count = np.bincount(labels.ravel(), minlength=anatomy.classes)
     voxel_ml = float(np.prod(spacing)) / 1000
     return {one.name: float(count[one.value]) * voxel_ml for one in anatomy.structures}
 
 
 def measure(found: Segmentation, spacing: Sequence[float], anatomy: Anatomy, **who: str | int | None) -> Measurement:
-    """All figures of one volume, with flags; ``who`` is patient, phase, image and frame."""
+    """All measurements of one volume, with flags; ``who`` is patient, phase, image and frame."""
     ml = millilitres(found.labels, spacing, anatomy)
     masses = [one for one in anatomy.measurements if isinstance(one, Mass)]
     per_slice = [millilitres(found.labels[..., s], spacing, anatomy) for s in range(found.labels.shape[2])]
@@ -51,18 +51,18 @@ def _flags(found: Segmentation, anatomy: Anatomy, ml: dict[str, float], slices_m
     flags = [f"no {name} found" for name, value in ml.items() if value == 0]
     for one in anatomy.measurements:
         if isinstance(one, EjectionFraction) and _has_gap(slices_ml[one.structure]):
-            flags.append(f"{one.structure} is missing in a slice between others that have it")
+            flags.append(f"{one.structure} is missing in a slice although the slices around it have it")
         if isinstance(one, Wall) and (share := wall_share(found.labels, anatomy, one)) < FEWEST_WALL:
             flags.append(f"{100 * (1 - share):.0f} % of the {one.cavity}'s outline has no {one.wall} behind it")
     if found.agreement is not None and found.agreement < FEWEST_WINDOWS:
         flags.append("the heart was hard to find")
     if found.stability is not None and found.stability < FEWEST_STABLE:
-        flags.append("outlines change much when the window is moved a little")
+        flags.append("the outlines change a lot when the window is shifted slightly")
     return flags
 
 
 def wall_share(labels: np.ndarray, anatomy: Anatomy, one: Wall) -> float:
-    """How much of the cavity's outline, within slices, borders on its wall; 1 where there is no cavity."""
+    """The fraction of the cavity's outline, within slices, that borders on its wall; 1 if there is no cavity."""
     cavity = labels == anatomy.structure(one.cavity).value
     wall = anatomy.structure(one.wall).value
     neighbours = []
@@ -85,7 +85,7 @@ def cavities(anatomy: Anatomy) -> list[EjectionFraction]:
 
 
 def ejection_fraction(end_diastole_ml: float, end_systole_ml: float) -> float | None:
-    """100 (EDV - ESV) / EDV in %; None without blood at end-diastole."""
+    """100 (EDV - ESV) / EDV in %; None if the end-diastolic volume is zero."""
     return 100 * (end_diastole_ml - end_systole_ml) / end_diastole_ml if end_diastole_ml > 0 else None
 
 

@@ -12,11 +12,11 @@ from fclseg.finetune.inference.windows import Windows
 
 
 class OrganInferer(Inferer):
-    """Images [B, 1, X, Y, S] of the network's pixel size -> probabilities [B, C, X, Y, S]; background elsewhere."""
+    """Images [B, 1, X, Y, S] at the network's pixel size -> probabilities [B, C, X, Y, S]; background elsewhere."""
 
     def __init__(self, size: int):
         super().__init__()
-        self.windows = Windows(size, 1.0, (1.0, 1.0))  # sizes in pixels: the images have been resampled
+        self.windows = Windows(size, 1.0, (1.0, 1.0))  # sizes are in pixels, because the images have been resampled
 
     def __call__(
         self, inputs: torch.Tensor, network: Callable[..., torch.Tensor], *args: Any, **kwargs: Any
@@ -33,10 +33,10 @@ class OrganInferer(Inferer):
         centre = (slices.shape[1] // 2, slices.shape[2] // 2) if heart is None else heart.centre
         centre = recentre(slices, centre, self.windows, predict)
         planes = self.windows.paste(predict(self.windows.cut(slices, centre)), centre, slices.shape[1:])
-        planes[:, 0] += 1 - planes.sum(dim=1)  # outside of the window
+        planes[:, 0] += 1 - planes.sum(dim=1)  # outside the window
         return planes.movedim(0, -1)
 
 
 def keep_largest(labels: torch.Tensor) -> torch.Tensor:
-    """Labels [1, X, Y, S] with the largest piece only. MONAI's own transform needs one more library."""
+    """Keeps only the largest component of labels [1, X, Y, S]. MONAI's own transform needs another library."""
     return torch.from_numpy(keep_largest_piece(labels[0].cpu().numpy()))[None]

@@ -1,4 +1,4 @@
-"""A picture of all slices of a volume with the outlines that were found, for a quick check by eye."""
+"""A picture of all slices of a volume with the predicted outlines, for a quick visual check."""
 
 import math
 from pathlib import Path
@@ -45,13 +45,13 @@ def write_overlay(
 
 
 def _panels(slices: int, shape: tuple[int, ...], spacing: tuple[float, float, float]) -> tuple[Figure, np.ndarray]:
-    """A grid of evenly filled rows whose panels have the proportions of the images."""
+    """A grid of evenly filled rows whose panels have the aspect ratio of the images."""
     widest = max(6, math.ceil(math.sqrt(2 * slices)))
     rows = math.ceil(slices / widest)
     columns = math.ceil(slices / rows)
     width = 2.2 if slices <= 24 else 1.4
     height = width * (shape[1] * spacing[1]) / (shape[0] * spacing[0])
-    # A single slice still leaves room for the words above and below it.
+    # A single slice still leaves room for the text above and below it.
     size = (max(width * columns, 9.0), height * rows + ABOVE + BELOW)
     figure = Figure(figsize=size, facecolor="#111111", dpi=120)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
@@ -60,7 +60,7 @@ def _panels(slices: int, shape: tuple[int, ...], spacing: tuple[float, float, fl
 
 
 def _window(labels: np.ndarray, spacing: tuple[float, float, float]) -> tuple[slice, slice]:
-    """The in-plane box around everything that was found; the whole image when nothing was."""
+    """The in-plane box around all structures; the whole image if nothing was found."""
     box = []
     for axis in range(2):
         used = np.flatnonzero(labels.any(axis=(1 - axis, 2)))
@@ -80,7 +80,7 @@ def _outline(axis, classes: np.ndarray, anatomy: Anatomy, spacing: tuple[float, 
 
 
 def _write_words(figure: Figure, anatomy: Anatomy, measurement: Measurement) -> None:
-    """Who and how much above, the key to the colours and the notice below."""
+    """Patient and measurements above the picture, colour legend and notice below it."""
     height = figure.get_figheight()
     phase = f"  ·  {measurement.phase}" if measurement.phase else ""
     amounts = "   ".join(f"{name} {value:.0f} ml" for name, value in measurement.ml.items())

@@ -1,8 +1,8 @@
-"""What is done to a network's prediction besides asking once: averaging over turned and scaled images, and cleaning.
+"""Test-time augmentation and cleaning of a prediction: averaging over rotated and scaled images, then clean-up.
 
-Both use what is known without labels: a heart that is turned or a little larger is the same heart, every structure of a
-compact organ is one piece, and a cavity has no holes. Mirror images are not averaged: no heart has its right ventricle
-on the other side (``data/augment.py``).
+Both use knowledge that needs no labels: a heart that is rotated or slightly larger is the same heart, every structure
+of a compact organ is one connected component, and a cavity has no holes. Mirror images are not averaged, because no
+heart has its right ventricle on the other side (``data/augment.py``).
 """
 
 from collections.abc import Callable
@@ -18,14 +18,14 @@ from fclseg.finetune.inference.locate import largest_piece
 
 ROTATIONS = (-20.0, 0.0, 20.0)
 SCALES = (0.9, 1.0, 1.12)
-"""Degrees, and the part of the window that is seen: well within what augmentation showed the network."""
+"""Degrees, and the visible part of the window: well within the range of the augmentation during training."""
 
 Predict = Callable[[torch.Tensor], torch.Tensor]
-"""Square images [n, 1, H, H] to class probabilities [n, C, H, H]."""
+"""Square images [n, 1, H, H] -> class probabilities [n, C, H, H]."""
 
 
 def averaged(predict: Predict) -> Predict:
-    """``predict`` over all rotations and scales, each turned back, and averaged."""
+    """``predict`` averaged over all rotations and scales, each transformed back."""
 
     def average(images: torch.Tensor) -> torch.Tensor:
         found = [
@@ -38,7 +38,7 @@ def averaged(predict: Predict) -> Predict:
 
 
 def _turned(planes: torch.Tensor, degrees: float, scale: float) -> torch.Tensor:
-    """Square planes [n, C, H, H] turned about their centre; outside of them, their border continues."""
+    """Square planes [n, C, H, H] rotated about their centre. Outside the planes their border is repeated."""
     if degrees == 0 and scale == 1:
         return planes
     angle = np.deg2rad(degrees)
@@ -49,15 +49,15 @@ def _turned(planes: torch.Tensor, degrees: float, scale: float) -> torch.Tensor:
 
 
 def keep_largest_piece(labels: np.ndarray) -> np.ndarray:
-    """Background everywhere but in the largest connected piece of all structures together."""
+    """Background everywhere except in the largest connected component of all structures together."""
     return np.where(largest_piece(labels > 0), labels, 0).astype(labels.dtype)
 
 
 def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
-    """A label map [S, X, Y] as its anatomy allows it: one piece per structure, and no holes in a cavity.
+    """A label map [S, X, Y] as its anatomy allows it: one component per structure, and no holes in a cavity.
 
-    What is thrown away becomes background. Organs that are not compact may have structures in several places; of them
-    only the largest piece of all structures together is kept.
+    Everything else becomes background. Organs that are not compact may have a structure in several places. For them,
+    only the largest component of all structures together is kept.
     """
     labels = keep_largest_piece(labels)
     if not anatomy.compact:
@@ -71,7 +71,7 @@ def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
 
 
 def _fill(labels: np.ndarray, cavity: int, wall: int) -> None:
-    """Holes of a cavity and its wall together, slice by slice, belong to the cavity."""
+    """Fill the holes of a cavity and its wall taken together, slice by slice. They become part of the cavity."""
     for plane in labels:
         both = (plane == cavity) | (plane == wall)
         plane[ndimage.binary_fill_holes(both) & ~both & (plane == 0)] = cavity

@@ -1,4 +1,4 @@
-"""The whole of inference: every patient segmented, measured, drawn and reported, all of it written to one folder."""
+"""The whole of inference: segment, measure, draw and report every patient, and write everything to one folder."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ from fclseg.finetune.inference.tables import write_tables
 from fclseg.text import printable
 
 DONE = "_result.json"
-"""Ends the file that says a patient is finished, so that the same command goes on where it was interrupted."""
+"""Suffix of the file that marks a patient as finished, so that the same command continues where it stopped."""
 
 
 class Inference:
@@ -51,7 +51,7 @@ class Inference:
         self.names = dict(zip(self.cases.volumes, output_names(self.cases.volumes), strict=True))
 
     def run(self) -> list[PatientResult]:
-        """One bad file does not stop the others; it is named at the end."""
+        """One bad file does not stop the others. It is reported at the end."""
         make_folder(self.output_dir)
         results, refused = [], list(self.cases.refused)
         patients = list(self.cases.by_patient())
@@ -71,7 +71,7 @@ class Inference:
         return results
 
     def _outcomes(self, patients: list[tuple[str, list[Volume]]]) -> Iterator[PatientResult | DataError]:
-        """In the order of the patients; several processes share them if asked to."""
+        """Results in the order of the patients, computed by several processes if asked for."""
         if self.workers == 1:
             yield from map(self.attempt, patients)
             return
@@ -79,14 +79,14 @@ class Inference:
             yield from pool.map(self.attempt, patients)
 
     def attempt(self, patient: tuple[str, list[Volume]]) -> PatientResult | DataError:
-        """The result of a patient, or the sentence why there is none."""
+        """The result of a patient, or a sentence that says why there is none."""
         try:
             return self.patient(*patient)
         except DataError as error:
             return error
 
     def patient(self, patient: str, volumes: list[Volume]) -> PatientResult:
-        """Segment one patient, or take over what an earlier run finished."""
+        """Segment one patient, or reuse the result of an earlier run."""
         done = self.output_dir / f"{page_name(patient)}{DONE}"
         fingerprint = self._fingerprint(volumes)
         if (finished := _finished(done, fingerprint)) is not None:
@@ -106,7 +106,7 @@ class Inference:
     def _image(
         self, volumes: list[Volume], measurements: list[Measurement], frames: dict[int, tuple[Volume, Any, Any]]
     ) -> None:
-        """All wanted frames of one file; the heart is looked for in the first of them."""
+        """Segment all requested frames of one file. The heart is located in the first of them."""
         near, labels = None, []
         for volume, voxels in read_images(volumes):
             found = self.segmenter(voxels, volume, near)
@@ -125,7 +125,7 @@ class Inference:
             nib.save(label_image(volume.storage.outside(labels), nib.load(volume.image)), draft)
 
     def _pictures(self, result: PatientResult, frames: dict[int, tuple[Volume, Any, Any]]) -> list[Path]:
-        """Of ED and ES; of every volume where there are no phases, but not of a hundred."""
+        """Draw ED and ES. Without phases, draw the first few volumes only: there may be a hundred."""
         shown = [number for number, one in enumerate(result.volumes) if one.phase] or list(frames)[:4]
         paths = []
         for number in shown:
@@ -150,11 +150,11 @@ class Inference:
             for value in result.values:
                 print(f"{printable(result.patient)}: {value.name} {value}")
             for flag in result.flags:
-                print(f"{printable(result.patient)}: LOOK AT THIS: {flag}")
+                print(f"{printable(result.patient)}: CHECK: {flag}")
         if self.segmenter.model.about:
             print(f"weights: {self.segmenter.model.about}")
         flagged = sum(bool(result.flags) for result in results)
-        print(f"{len(results)} patients written to {self.output_dir}, {flagged} to look at. {NOTICE}")
+        print(f"{len(results)} patients written to {self.output_dir}, {flagged} to check. {NOTICE}")
 
 
 def _finished(path: Path, fingerprint: str) -> tuple[list[Measurement], Body] | None:
@@ -171,7 +171,7 @@ def label_image(labels: np.ndarray, image: nib.Nifti1Image) -> nib.Nifti1Image:
     """A label map with the input's own affine, voxel sizes and units."""
     header = image.header.copy()
     header.set_data_dtype(np.uint8)
-    header["cal_min"] = header["cal_max"] = 0  # the display range of the grey values does not fit classes
+    header["cal_min"] = header["cal_max"] = 0  # the display range of the grey values does not apply to class labels
     header["scl_slope"], header["scl_inter"] = 1, 0
     header["descrip"] = NOTICE.encode()[:79]
     return type(image)(np.ascontiguousarray(labels), image.affine, header)

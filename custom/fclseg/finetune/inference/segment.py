@@ -1,4 +1,4 @@
-"""One volume through the network and back onto its own grid: the one path of evaluation and inference."""
+"""Segments one volume on its own grid. Evaluation and inference share this code."""
 
 from dataclasses import dataclass
 
@@ -15,31 +15,31 @@ from fclseg.finetune.inference.windows import Centre, Windows
 from fclseg.networks.model_file import TrainedModel
 
 SLICES_AT_ONCE = 16
-"""Bounds the memory for volumes with hundreds of slices."""
+"""Limits the memory for volumes with hundreds of slices."""
 SHIFT_PIXELS = 4
 
 
 @dataclass(frozen=True)
 class Segmentation:
-    """A label map in our order of axes, and how sure it is."""
+    """A label map in our axis order, and how reliable it is."""
 
     labels: np.ndarray  # [X, Y, S], uint8
-    centre: Centre | None = None  # of the window, where the organ was looked for
-    agreement: float | None = None  # of the windows that looked for it
-    stability: float | None = None  # overlap with the labels of a window that lies a little beside
+    centre: Centre | None = None  # centre of the window, if the organ was located first
+    agreement: float | None = None  # agreement of the windows that searched for the organ
+    stability: float | None = None  # overlap with the labels from a slightly shifted window
 
 
 class Segmenter:
-    """``segmenter(voxels, volume)`` segments voxels in our order of axes, on their own grid.
+    """``segmenter(voxels, volume)`` segments voxels in our axis order, on their own grid.
 
-    Pixel size is that of the training; class probabilities, not decisions, are resampled back, so that outlines stay
-    smooth on the finer grid. Of all that is marked the largest connected piece is kept.
+    The network works at the pixel size of the training. Class probabilities, not labels, are resampled back, so that
+    outlines stay smooth on the finer grid. Only the largest connected component is kept.
 
-    A compact organ is looked for first and then segmented in a window around it, as in training. Grey values are
-    scaled on that window, so neither padding nor cropping changes them. Other anatomies can be larger than a window:
-    the network slides over the whole image.
+    A compact organ is located first and then segmented in a window around it, as in training. Grey values are scaled on
+    that window, so neither padding nor cropping changes them. Other anatomies can be larger than a window, so the
+    network slides over the whole image.
 
-    ``refined`` averages a compact organ's last prediction over turned and scaled windows, and cleans it.
+    ``refined`` averages a compact organ's final prediction over rotated and scaled windows, and cleans it.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Segmenter:
         return self._label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
 
     def _label_map(self, classes: torch.Tensor) -> np.ndarray:
-        """Classes [S, X, Y] -> [X, Y, S], the largest piece only."""
+        """Classes [S, X, Y] -> [X, Y, S], only the largest component."""
         labels = classes.numpy().astype(np.uint8)
         return np.moveaxis(cleaned(labels, self.model.anatomy) if self.refined else keep_largest_piece(labels), 0, -1)
 
@@ -109,7 +109,7 @@ class Segmenter:
 
 
 def overlap(one: np.ndarray, other: np.ndarray) -> float:
-    """Dice of all structures together; 1 where both are empty."""
+    """Dice of all structures together; 1 if both are empty."""
     size = int((one > 0).sum()) + int((other > 0).sum())
     return 2 * int(((one == other) & (one > 0)).sum()) / size if size else 1.0
 

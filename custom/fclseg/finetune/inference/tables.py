@@ -15,7 +15,7 @@ from fclseg.text import cell
 
 
 def table_rows(results: Sequence[PatientResult], anatomy: Anatomy) -> list[dict[str, Any]]:
-    """A patient's ejection fractions stand in each of its rows; one that is not plausible is left out and flagged."""
+    """Every row has its patient's ejection fractions. Implausible ones are left out and flagged."""
     rows = []
     for result in results:
         fractions = {one.structure: result.value(f"{one.structure} ejection fraction") for one in cavities(anatomy)}

@@ -1,7 +1,7 @@
-"""Square windows of the network's size and pixel size, cut out of slices anywhere and put back.
+"""Square windows of the network's size and pixel size: cut out of slices at any place, and put back.
 
-A window is centred on a voxel. What it shows then depends on what surrounds that voxel and not on how large the image
-is or where in it the heart lies.
+A window is centred on a voxel. What it shows therefore depends only on the surroundings of that voxel, not on the size
+of the image or the position of the heart in it.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ Centre = tuple[int, int]
 class Windows:
     size: int  # pixels
     pixel_mm: float
-    spacing: Sequence[float]  # of the slices' voxels, mm
+    spacing: Sequence[float]  # voxel size of the slices, mm
 
     @property
     def side_mm(self) -> float:
         return self.size * self.pixel_mm
 
     def cut(self, slices: torch.Tensor, centre: Centre) -> torch.Tensor:
-        """Slices [n, X, Y] -> windows [n, 1, size, size]; black where the image ends."""
+        """Slices [n, X, Y] -> windows [n, 1, size, size]; black outside the image."""
         pixels = (torch.arange(self.size) - (self.size - 1) / 2) * self.pixel_mm
         places = [centre[axis] + pixels / self.spacing[axis] for axis in (0, 1)]
         return _sample(slices[:, None], [_relative(at, n) for at, n in zip(places, slices.shape[1:], strict=True)])
@@ -39,7 +39,7 @@ class Windows:
         return _sample(planes, places)
 
     def voxel(self, centre: Centre, pixel: Sequence[float]) -> Centre:
-        """The voxel of the slices nearest to a place in the window."""
+        """The voxel of the slices that is nearest to a position in the window."""
         x, y = (
             round(centre[axis] + (float(pixel[axis]) - (self.size - 1) / 2) * self.pixel_mm / self.spacing[axis])
             for axis in (0, 1)
@@ -57,7 +57,7 @@ class Windows:
 
 
 def _relative(index: torch.Tensor, size: int) -> torch.Tensor:
-    """Indices as ``grid_sample`` counts them: -1 and 1 are the outer borders of the first and the last pixel."""
+    """Indices in the convention of ``grid_sample``: -1 and 1 are the outer borders of the first and the last pixel."""
     return 2 * (index + 0.5) / size - 1
 
 

@@ -1,1 +1,1 @@
-"""What changes a message on its way: PTNU, DP and noise as filters that a job adds or leaves out."""
+"""Filters that change a message on its way. A job adds or omits them: PTNU, DP, noise."""

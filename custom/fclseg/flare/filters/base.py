@@ -1,4 +1,4 @@
-"""A filter that sees a whole message at once, and that refuses instead of letting something pass unseen."""
+"""A filter that sees a whole message at once and fails instead of letting something through unchecked."""
 
 from abc import abstractmethod
 
@@ -15,9 +15,11 @@ from fclseg.flare.problems import note_problem, public_sentence
 
 
 class MessageFilter(DXOFilter):
-    """NVFlare's filter would be called for each component on its own, would skip what it cannot read, and would take a
-    forgotten return value for "nothing to do". Here the message comes whole and every irregularity is an error, which
-    NVFlare turns into a refused task or result.
+    """Base class of all filters.
+
+    NVFlare's own filter is called for each component separately, skips what it cannot read, and takes a missing return
+    value for "nothing to do". This class gets the whole message, and every irregularity is an error, which NVFlare
+    turns into a refused task or result.
     """
 
     def __init__(self):
@@ -28,7 +30,7 @@ class MessageFilter(DXOFilter):
             return shareable
         try:
             result = self.process_dxo(from_shareable(shareable), shareable, fl_ctx)
-        except Exception as error:  # NVFlare logs it as it is
+        except Exception as error:  # NVFlare logs the message unchanged
             raise FCLSegError(self._told(error, fl_ctx)) from None
         result.add_filter_history(type(self).__name__)
         return result.update_shareable(shareable)
@@ -37,7 +39,7 @@ class MessageFilter(DXOFilter):
         return self.change(Message.from_dxo(dxo), fl_ctx).to_dxo()
 
     def _told(self, error: Exception, fl_ctx: FLContext) -> str:
-        """What may be logged of an error; at a site the rest goes into its own file."""
+        """The part of an error that may be logged. At a site, the details go to the site's own file."""
         if fl_ctx.get_process_type() == ProcessType.CLIENT_JOB:
             note_problem(Place.of_site(fl_ctx).runs, f"filter {type(self).__name__} failed", error)
             return public_sentence(error)
@@ -45,4 +47,4 @@ class MessageFilter(DXOFilter):
 
     @abstractmethod
     def change(self, message: Message, fl_ctx: FLContext) -> Message:
-        """The message as it goes on."""
+        """Returns the message to pass on."""

@@ -1,6 +1,6 @@
-"""A run's codec as filters: bytes leave instead of networks, and networks are made of them where they arrive.
+"""A run's codec as filters: the sender replaces networks by bytes, and the receiver decodes them.
 
-The server decodes in its round loop (``fclseg.flare.coding``), where it also knows what to decode against.
+The server decodes in its round loop (``fclseg.flare.coding``), where the reference for decoding is known.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from fclseg.flare.tensors import State, StateError
 
 
 class SendEncoded(MessageFilter):
-    """Server, outgoing, after all others: a network that the round loop has encoded leaves as bytes alone."""
+    """Server, outgoing, last filter: a network that the round loop has encoded leaves as bytes only."""
 
     def change(self, message: Message, fl_ctx: FLContext) -> Message:
         message.components = {name: part for name, part in message.components.items() if name not in message.encoded}
@@ -31,7 +31,7 @@ class SendEncoded(MessageFilter):
 
 
 class DecodeDownload(MessageFilter):
-    """Site, incoming, before all others: bytes become the networks that the server decoded from them as well."""
+    """Site, incoming, first filter: decodes the bytes into the same networks that the server decoded from them."""
 
     def change(self, message: Message, fl_ctx: FLContext) -> Message:
         site = Site.of(Place.of_site(fl_ctx), message)
@@ -52,8 +52,8 @@ class DecodeDownload(MessageFilter):
         return message
 
     def _networks(self, site: Site, codec: Codec, message: Message, start: dict[str, State]) -> dict[str, Arrays]:
-        """Decoded against the newest networks of this site that lead to the server's. The learner keeps them: nothing
-        is written before the gate has let the run in."""
+        """Decode against the newest networks of this site from which the server's can be reached. The learner stores
+        the result, because nothing may be written before the gate has admitted the run."""
         reasons = []
         for number, held in chain(_kept(site, message.round_number), [(INITIAL, start)]):
             try:
@@ -72,13 +72,13 @@ class DecodeDownload(MessageFilter):
 
 
 def _kept(site: Site, round_number: int) -> Iterator[tuple[int, dict[str, State]]]:
-    """The networks that came down before, up to the first file that is damaged."""
+    """The networks of earlier rounds, up to the first damaged file."""
     with suppress(StateError):
         yield from site.memory.recall_globals(round_number)
 
 
 class EncodeUpload(MessageFilter):
-    """Site, outgoing, after all others: networks leave as bytes, with what earlier rounding lost."""
+    """Site, outgoing, last filter: networks leave as bytes, corrected by earlier rounding errors (error feedback)."""
 
     def change(self, message: Message, fl_ctx: FLContext) -> Message:
         if not message.components and not message.others:
@@ -105,11 +105,11 @@ class EncodeUpload(MessageFilter):
             base = reference(name, came_down, arrays)
             if base is None:
                 raise PublicError(
-                    f"{site.place.name}: component '{name}' has no network of round {number} to be coded against"
+                    f"{site.place.name}: there is no network of round {number} to encode component '{name}' against"
                 )
             seed = message_seed(site.settings.seed, site.place.name, number, name)
             sent = codec.of(flow).encode(arrays, base, seed=seed, memory=lost.get(name))
             message.encoded[name] = {f"{number:04d}": sent.message}
-            if name in came_down:  # of others the server wants the present state, not the sum of all changes
+            if name in came_down:  # for other components the server needs the current state, not the sum of all changes
                 kept[name] = to_tensors(sent.memory)
         site.memory.keep_feedback(number, kept)

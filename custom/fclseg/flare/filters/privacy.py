@@ -1,8 +1,8 @@
-"""Less of a site's images in what it sends: a filter that a job may add. A hospital's own policy has the same.
+"""Clipping and noise on a site's updates, as a filter that a job may add. A hospital's own policy offers the same.
 
-A result carries whole networks, and every tensor of them must arrive. So NVFlare's own privacy filters, which clip or
-leave out what they are given, would clip the weights themselves; this one acts on the *update*, the network as it is
-sent minus the network as it was received.
+A result contains whole networks, and every tensor must arrive. NVFlare's own privacy filters clip or drop what they
+are given, so they would clip the weights themselves. This filter acts on the *update*: the network that is sent minus
+the network that was received.
 """
 
 import math
@@ -22,7 +22,7 @@ from fclseg.privacy.update_noise import clip_and_noise
 
 
 class ClipAndNoise(MessageFilter):
-    """Site, outgoing: every component becomes what was received + the clipped update + noise.
+    """Site, outgoing: replaces every component by the received component + the clipped update + noise.
 
     The noise comes from the operating system and not from the run's seed, which the server knows.
     """
@@ -31,25 +31,23 @@ class ClipAndNoise(MessageFilter):
         super().__init__()
         numbers = all(type(value) in (int, float) for value in (clip, sigma))
         if not numbers or not 0 < clip < math.inf or not 0 <= sigma < math.inf:
-            raise PublicError("an update cannot be clipped as the job asks: give numbers clip > 0 and sigma >= 0")
+            raise PublicError("the job's clipping is not valid: give numbers clip > 0 and sigma >= 0")
         self._clip, self._sigma = clip, sigma
         self._random = np.random.default_rng()
         self._task: Message | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Keep what the task brought: NVFlare has dropped it when results are filtered."""
+        """Keep the networks of the task: NVFlare has dropped them by the time results are filtered."""
         if event_type == EventType.BEFORE_TASK_EXECUTION and fl_ctx.get_prop(FLContextKey.TASK_NAME) == PRETRAIN_TASK:
             self._task = Message.from_shareable(fl_ctx.get_prop(FLContextKey.TASK_DATA))
 
     def change(self, message: Message, fl_ctx: FLContext) -> Message:
         if message.encoded:
-            raise PublicError(
-                "networks that have been encoded can no longer be clipped: put this filter before the codec"
-            )
+            raise PublicError("encoded networks cannot be clipped: put this filter before the codec")
         if message.others:
             raise PublicError(
-                f"'{next(iter(message.others))}' are features and no update of a network, so noise cannot protect them "
-                "here: choose a job that sends none"
+                f"'{next(iter(message.others))}' are features, not an update of a network: noise cannot protect them "
+                "here: choose a job that sends no features"
             )
         site, task = Site.of(Place.of_site(fl_ctx), message), self._task
         if not task or (task.round_number, task.meta["run"]["id"]) != (message.round_number, site.run_id):

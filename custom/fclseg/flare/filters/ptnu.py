@@ -1,7 +1,7 @@
 """PTNU, the predictive target network update (Algorithm 2), as a pair of filters on the ``pretrain`` task.
 
-On the server the target network is replaced by its distance to the online network; at the site the target is predicted
-from the site's own one.
+The server filter replaces the target network by its distance to the online network. The site filter predicts the
+target from the site's own target.
 """
 
 from nvflare.apis.fl_context import FLContext
@@ -24,23 +24,23 @@ class TargetToDistance(MessageFilter):
         if message.distance is None:  # otherwise DP has predicted it already
             if target is None:
                 raise FCLSegError(
-                    "PTNU needs the target network or its predicted distance, and the message has neither"
+                    "PTNU needs the target network or its predicted distance, but the message has neither"
                 )
             message.distance = distance(message.components["online"], target)
         return message
 
 
 class PredictTarget(MessageFilter):
-    """Site, incoming: {online, d} -> {online, target as predicted from the site's own target}."""
+    """Site, incoming: {online, d} -> {online, target predicted from the site's own target}."""
 
     def change(self, message: Message, fl_ctx: FLContext) -> Message:
         if message.distance is None:
-            raise PublicError("the task brings no distance to predict the target network from")
+            raise PublicError("the task contains no distance, so the target network cannot be predicted")
         site = Site.of(Place.of_site(fl_ctx), message)
         with site.memory.held():
             recalled = {} if "online" in message.components else site.memory.recall_global(message.round_number)
             if not recalled and "online" not in message.components:
-                raise PublicError("neither this task nor a distance task of its round brought the online network")
+                raise PublicError("neither this task nor the distance task of its round contained the online network")
             online = message.components.get("online") or to_arrays(recalled["online"])
             own = site.target(message.round_number, online)
         momentum = site.settings.build_preset().pretraining.ptnu_momentum

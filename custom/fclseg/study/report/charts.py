@@ -1,6 +1,6 @@
-"""Charts as inline SVG. Colours and type come from the page's style sheet, so they follow light, dark and print.
+"""Charts as inline SVG. Colours and fonts come from the page's style sheet, for light mode, dark mode and print.
 
-The view box is narrow on purpose: on a phone the drawing is shown at about its own size, and text stays readable.
+The view box is narrow on purpose: on a phone the chart is shown at about its native size, and text stays readable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from markupsafe import Markup, escape
 WIDTH, HEIGHT = 440, 270
 LEFT, RIGHT, TOP, BOTTOM = 60, 24, 14, 40
 NAME_LETTERS, LINE_HEIGHT = 20, 15
-"""How much of a name fits into one line beside a forest plot, on a phone too."""
+"""How many characters of a name fit into one line next to a forest plot, even on a phone."""
 COLOURS = 14
 """How many series colours the style sheet defines (classes c0, c1, ...)."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One line through its values; where one is None or not finite there is no point."""
+    """One line of a chart. A value that is None or not finite has no point."""
 
     name: str
     x: Sequence[float]
@@ -62,7 +62,7 @@ class Axes:
         self.y_ticks = nice_ticks(min(y), max(y))
         self.positions = {tick: i for i, tick in enumerate(self.x_ticks)} if categories else None
         self.labels = (x_label, y_label)
-        if not categories:  # rounds and epochs end where they end, not at the next round number
+        if not categories:  # the axis ends with the last round or epoch, not at the next multiple
             self.x_low, self.x_high = min(x), max(x) if max(x) > min(x) else min(x) + 1
             self.x_ticks = [tick for tick in self.x_ticks if self.x_low <= tick <= self.x_high]
 
@@ -110,7 +110,7 @@ def _figure(body: str, title: str, legend: Sequence[tuple[str, int, bool]] = (),
 def line_chart(
     title: str, series: Sequence[Series], x_label: str, y_label: str, *, categories: bool = False, zero: bool = False
 ) -> Markup:
-    """Lines with optional error bars; with ``categories`` the x values stand at equal distances. Empty: no figure."""
+    """Lines with optional error bars. With ``categories`` the x values are equally spaced. Without lines: no figure."""
     drawn = [(line.colour if line.colour is not None else i, line) for i, line in enumerate(series) if line.points()]
     if not drawn:
         return Markup("")
@@ -119,7 +119,7 @@ def line_chart(
     axes = Axes([x for x, _, _ in points], heights, x_label, y_label, categories)
     body = [axes.svg()]
     for i, (colour, line) in enumerate(drawn):
-        # Side by side, so that error bars of one label count do not hide each other.
+        # Side by side, so that error bars of the same label count do not overlap.
         shift = (i - (len(drawn) - 1) / 2) * min(7.0, 60.0 / len(drawn)) if categories else 0.0
         body.append(_line(axes, line, colour, shift, markers=categories or len(line.points()) <= 30))
     return _figure("".join(body), title, [(line.name, colour, line.dashed) for colour, line in drawn])
@@ -139,7 +139,7 @@ def _line(axes: Axes, line: Series, colour: int, shift: float, markers: bool) ->
 
 
 def stacked_bars(title: str, x: Sequence[float], parts: Mapping[str, Sequence[float]], x_label: str, y_label: str):
-    """One bar for each x, its parts on top of each other in the order of ``parts``."""
+    """One bar per x, with its parts stacked in the order of ``parts``."""
     if not x or not parts:
         return Markup("")
     totals = [sum(values[i] for values in parts.values()) for i in range(len(x))]

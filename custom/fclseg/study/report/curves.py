@@ -14,7 +14,7 @@ Study = dict[str, Any]
 
 
 def efficiency(study: Study, mode: str) -> list[Markup]:
-    """Dice over the number of labelled patients, with the standard deviation as error bars; the paper's beside it."""
+    """Dice over the number of labelled patients, with sd as error bars, and the paper's curve for comparison."""
     ours, paper = [], []
     for colour, row in enumerate(study["rows"]):
         entries = [find_entry(study, row["key"], n, mode) for n in study["labels"]]
@@ -57,7 +57,7 @@ def differences(study: Study, mode: str) -> list[Markup]:
 
 
 def losses(study: Study, mode: str) -> list[Markup]:
-    """Training loss of fine-tuning by epoch (federated: by round): have all rows converged alike?"""
+    """Training loss of fine-tuning by epoch (federated: by round), to see whether all rows have converged."""
     step = "round" if study["table"] == "federated" else "epoch"
     colours = {row["key"]: (i, row["title"]) for i, row in enumerate(study["rows"])}
     charts = []
@@ -89,7 +89,7 @@ def run_charts(rounds: Sequence[dict[str, Any]]) -> list[Markup]:
         line_chart("Pre-training loss by site", by_site("loss"), "round", "loss"),
         line_chart("Spread of features (0: collapsed)", by_site("feature_std"), "round", "feature std", zero=True),
         line_chart(
-            "Distance of online and target network", [exact, predicted], "round", "mean |difference|", zero=True
+            "Distance between online and target network", [exact, predicted], "round", "mean |difference|", zero=True
         ),
         stacked_bars("Payload per site and round by component", x, parts, "round", "MB"),
         line_chart("On the wire, per site and round", [Series("measured", x, wire)], "round", "MB", zero=True),
@@ -97,7 +97,7 @@ def run_charts(rounds: Sequence[dict[str, Any]]) -> list[Markup]:
 
 
 def traffic(rounds: Sequence[dict[str, Any]]) -> tuple[dict[str, list[float]], list[float | None]]:
-    """Megabytes per site in each round: payload by component and direction, and all that was measured on the wire."""
+    """Megabytes per site and round: payload by component and direction, and the total measured on the wire."""
     names = sorted(
         {
             (way, component)
@@ -109,7 +109,7 @@ def traffic(rounds: Sequence[dict[str, Any]]) -> tuple[dict[str, list[float]], l
         reverse=True,
     )
 
-    def took_part(counts: dict[str, Any]) -> bool:  # a site that is left out of a round still asks for work
+    def took_part(counts: dict[str, Any]) -> bool:  # a site that is left out of a round still polls for work
         return bool(counts["up"]["payload"] or counts["down"]["payload"])
 
     def mean(one: dict[str, Any], read) -> float:

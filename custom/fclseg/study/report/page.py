@@ -1,4 +1,4 @@
-"""Puts a page together: one for a study, for all studies of a folder, or for a pre-training run."""
+"""Assembles the page of a study, of all studies in a folder, or of a pre-training run."""
 
 import time
 from pathlib import Path
@@ -23,8 +23,8 @@ DAMAGED = "restore it from a backup, or run the command again that made the fold
 def write_report(source: Path, out: Path | None = None, *, command: str = "", names: bool = False) -> Path:
     """The page of a run folder, a study folder or a folder of studies; by default ``report.html`` inside it.
 
-    ``command`` is the one that writes the page; the page shows it. ``names``: the patients whose slices it shows are
-    named; by default they are not, because reports are sent by mail."""
+    ``command`` is the command that writes the page; the page shows it. ``names``: show the names of the patients in the
+    pictures. By default they are hidden, because reports are sent by mail."""
     source = Path(source)
     out = Path(out) if out else source / "report.html"
     try:
@@ -37,7 +37,7 @@ def write_report(source: Path, out: Path | None = None, *, command: str = "", na
 
 
 def read_source(source: Path, names: bool = False) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The studies and runs that a folder holds, prepared for the template."""
+    """The studies and runs in a folder, prepared for the template."""
     if (source / "rounds.jsonl").exists():
         return [], [read_run(source)]
     folders = (
@@ -45,8 +45,8 @@ def read_source(source: Path, names: bool = False) -> tuple[list[dict[str, Any]]
     )
     if not folders:
         raise FCLSegError(
-            f"{source} holds neither a study (study.json) nor a run (rounds.jsonl): give the folder that "
-            f"'fclseg study' or 'fclseg pretrain' named when it finished"
+            f"{source} contains neither a study (study.json) nor a run (rounds.jsonl): give the folder that "
+            f"'fclseg study' or 'fclseg pretrain' printed when it finished"
         )
     documents = [(present_document(read_json(folder / "study.json")), folder.parent) for folder in folders]
     runs = {run["name"]: run for document, _ in documents for run in document["pretraining"]}
@@ -86,13 +86,13 @@ def prepare(study: dict[str, Any], root: Path, names: bool = False) -> dict[str,
 
 
 def established(entry: dict[str, Any]) -> bool:
-    """Whether a row's Dice is higher than the baseline's beyond chance, after Holm's correction."""
+    """Whether a row's Dice is significantly higher than the baseline's, after Holm's correction."""
     found = entry["comparison"]
     return bool(found and found["difference"] > 0 and found["p_holm"] is not None and found["p_holm"] < SIGNIFICANT)
 
 
 def headline(study: dict[str, Any], mode: str) -> str:
-    """What the comparisons say, in one honest sentence."""
+    """The outcome of the comparisons in one sentence."""
     tests = [entry["comparison"] for entry in study["entries"] if entry["mode"] == mode and entry["comparison"]]
     tests = [test for test in tests if test["p_holm"] is not None]
     if not tests:
@@ -107,8 +107,8 @@ def headline(study: dict[str, Any], mode: str) -> str:
     if better or worse:
         return f"Better than {baseline}: {better}. Worse: {worse}. ({how})"
     none = f"No difference to {baseline} is established ({how})."
-    if len(tests) * 2 / 2**most >= SIGNIFICANT:  # what the best test reaches when all its pairs agree
-        none += f" With {most} pairs it could not be: more folds, sites or seeds are needed."
+    if len(tests) * 2 / 2**most >= SIGNIFICANT:  # the smallest p that the test can reach, when all its pairs agree
+        none += f" {most} pairs are too few for that: more folds, sites or seeds are needed."
     return none
 
 

@@ -30,7 +30,7 @@ def comparison(study: dict[str, Any], root: Path, names: bool = False) -> list[d
     for labels in sorted(study["labels"], reverse=True):
         for mode in study["modes"]:
             found = predictions(study, root, labels, mode)
-            for caption in dict.fromkeys(one["caption"] for one in found):  # older results show another slice
+            for caption in dict.fromkeys(one["caption"] for one in found):  # older results show a different slice
                 same = [one for one in found if one["caption"] == caption]
                 shown = caption if names else without_name(caption)
                 place = {"labels": labels, "mode": mode, "caption": shown}
@@ -39,7 +39,7 @@ def comparison(study: dict[str, Any], root: Path, names: bool = False) -> list[d
 
 
 def predictions(study: dict[str, Any], root: Path, labels: int, mode: str) -> list[dict[str, Any]]:
-    """The stored predictions of one strip, with the title and the mean Dice of their rows, best first."""
+    """The stored predictions of one strip, with the title and mean Dice of each row, best first."""
     titles = {row["key"]: row["title"] for row in study["rows"]}
     found = []
     for one in study["pictures"]:
@@ -54,7 +54,7 @@ def predictions(study: dict[str, Any], root: Path, labels: int, mode: str) -> li
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The image, the ground truth and the prediction of one slice."""
     try:
-        if not path.is_file():  # a named pipe would wait for ever
+        if not path.is_file():  # reading a named pipe would wait forever
             raise ValueError(path)
         with np.load(path) as file:
             arrays = dict(file)
@@ -67,18 +67,18 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def without_name(caption: str) -> str:
-    """A stored caption is the patient's name, a comma, and which slice of the patient it is."""
+    """A stored caption consists of the patient's name, a comma, and the slice."""
     return f"a held-out patient, {caption.rpartition(', ')[2]}"
 
 
 def legend(study: dict[str, Any]) -> list[dict[str, Any]]:
-    """The structures of the images that were fine-tuned on, with their colours."""
+    """The structures of the fine-tuning images, with their colours."""
     data = study["settings"].get("target") or study["settings"]["data"]
     return data["structures"] if data else []
 
 
 def strip(found: list[dict[str, Any]], palette: np.ndarray) -> list[dict[str, Any]]:
-    """The pictures of one slice, all cut to the same window around the ground truth."""
+    """The pictures of one slice, all cropped to the same window around the ground truth."""
     image, truth = found[0]["image"].astype(float), found[0]["truth"]
     window = around(truth)
     pictures = [
@@ -92,7 +92,7 @@ def strip(found: list[dict[str, Any]], palette: np.ndarray) -> list[dict[str, An
 
 
 def around(truth: np.ndarray) -> tuple[slice, slice]:
-    """A square window that holds every labelled pixel with some margin, or everything where nothing is labelled."""
+    """A square window around all labelled pixels with some margin, or the whole image if nothing is labelled."""
     rows, columns = np.nonzero((truth > 0) & (truth < UNLABELLED))
     if len(rows) == 0:
         return slice(None), slice(None)
@@ -103,9 +103,9 @@ def around(truth: np.ndarray) -> tuple[slice, slice]:
 
 
 def paint(image: np.ndarray, labels: np.ndarray | None = None, palette: np.ndarray | None = None) -> np.ndarray:
-    """Grey image [H, W] with coloured structures -> RGB [H, W, 3], enlarged: smooth image, crisp labels.
+    """Grey image [H, W] with coloured structures -> RGB [H, W, 3], enlarged: smooth image, sharp labels.
 
-    ``palette`` [structures, 3] holds the colours of the label values 1, 2, ...
+    ``palette`` [structures, 3] contains the colours of the label values 1, 2, ...
     """
     from scipy.ndimage import zoom
 
@@ -120,7 +120,7 @@ def paint(image: np.ndarray, labels: np.ndarray | None = None, palette: np.ndarr
 
 
 def png(colour: np.ndarray) -> str:
-    """A data address, so that the page needs no second file."""
+    """The image as a data URL, so that the page is self-contained."""
     from matplotlib.image import imsave
 
     stream = io.BytesIO()

@@ -1,1 +1,1 @@
-"""A page per patient and an index of all of them, each one file that needs no other."""
+"""One page per patient and an index of all patients, each a self-contained file."""

@@ -10,7 +10,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 260, 46, 34, 12, 12
 
 
 def volume_curve(volumes: Sequence[Measurement], anatomy: Anatomy) -> dict[str, Any] | None:
-    """Points, ticks and marks of the chart; None where there is no cycle to show."""
+    """Points, ticks and marks of the chart; None if there is no cycle to show."""
     names = [one.structure for one in cavities(anatomy)]
     if len(volumes) < 4 or not names:
         return None

@@ -19,7 +19,7 @@ __all__ = ["INDEX", "Provenance", "page_name", "write_index", "write_patient"]
 INDEX = "index.html"
 ENDING = "_report.html"
 KEY_FIGURES = ("ejection fraction", "end-diastolic volume", " mass")
-"""What the index shows of a patient with both phases; without them, the first few values."""
+"""The values that the index shows for a patient with both phases; otherwise it shows the first few values."""
 
 
 def write_patient(
@@ -30,7 +30,7 @@ def write_patient(
     anatomy: Anatomy,
     provenance: Provenance,
 ) -> None:
-    """``NAME_report.html``: values with normal ranges, flags, the curve, pictures, and where it comes from."""
+    """``NAME_report.html``: values with normal ranges, flags, the curve, pictures and provenance."""
     normals = {normal.quantity: normal for normal in anatomy.normals}
     rows = [_row(value, normals.get(value.name)) for value in result.values]
     sources = list(dict.fromkeys(row["source"] for row in rows if row["source"]))
@@ -49,7 +49,7 @@ def write_patient(
 def write_index(
     folder: Path, results: Sequence[PatientResult], refused: Sequence[str], anatomy: Anatomy, provenance: Provenance
 ) -> None:
-    """``index.html``: all patients, those to look at first."""
+    """``index.html``: all patients, flagged ones first."""
     order = sorted(results, key=lambda result: (not result.flags, result.patient))
     names = list(dict.fromkeys(value.name for result in order for value in result.values))
     columns = [name for name in names if name.endswith(KEY_FIGURES)] or names[:6]
@@ -63,7 +63,7 @@ def write_index(
 
 
 def page_name(patient: str) -> str:
-    """A patient's name as the beginning of a file name."""
+    """A patient's name in a form that a file name can start with."""
     return "".join(character if character.isalnum() or character in "-_." else "_" for character in patient)
 
 

@@ -16,7 +16,7 @@ RECORD = "training.json"
 class Provenance:
     version: str
     model: str  # file name
-    digest: str  # of the file
+    digest: str  # hash of the file
     preset: str
     anatomy: str
     training: str  # in words
@@ -36,6 +36,6 @@ def _training(path: Path | None) -> str:
         record = json.loads(path.with_name(RECORD).read_text(encoding="utf-8")) if path is not None else {}
         patients, epochs = len(record["train_patients"]), record["epochs"]
     except (OSError, *UNUSABLE):
-        return "the training's record is not beside the model"
+        return "unknown: there is no training record next to the model"
     start = "a pre-trained encoder" if record.get("pretrained_encoder") else "random weights"
     return f"fine-tuned on {patients} labelled patients for {epochs} epochs, from {start}"
