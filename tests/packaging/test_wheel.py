@@ -113,5 +113,5 @@ def test_bundle_training_and_inference(shell):
         f'B="$(fclseg where acdc_unet)"; {bundle} --config_file "$B/configs/inference.json" --input data/patient001 '
         "--checkpoint trained/model.safetensors --output_dir segmented"
     )
-    assert "2 volumes written to segmented" in output
+    assert "1 patient written to segmented" in output
     shell("test -s segmented/measurements.csv; test $(ls segmented/*_seg.nii.gz | wc -l) = 2")

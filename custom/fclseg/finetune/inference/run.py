@@ -154,7 +154,8 @@ class Inference:
         if self.segmenter.model.about:
             print(f"weights: {self.segmenter.model.about}")
         flagged = sum(bool(result.flags) for result in results)
-        print(f"{len(results)} patients written to {self.output_dir}, {flagged} to check. {NOTICE}")
+        patients = f"{len(results)} patient{'s' * (len(results) != 1)}"
+        print(f"{patients} written to {self.output_dir}, {flagged} to check. {NOTICE}")
 
 
 def _finished(path: Path, fingerprint: str) -> tuple[list[Measurement], Body] | None:
