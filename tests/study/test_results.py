@@ -173,7 +173,7 @@ def test_methods_are_chosen_by_name_in_the_tables_order():
     assert choose_methods(TABLES["local"], "fclopt, random,fclopt") == ("random", "fclopt")
     assert choose_methods(TABLES["ablation"], "fedu,fcl,fcl_no_fe") == ("fcl_no_fe", "fcl", "fedu")
     assert choose_methods(TABLES["local"], None) == TABLES["local"].methods
-    with pytest.raises(FCLSegError, match="no method 'fclop': choose from random, fedbyol"):
+    with pytest.raises(FCLSegError, match="no method 'fclop': choose from random, shipped, fedbyol"):
         choose_methods(TABLES["local"], "fclop")
 
 

@@ -49,8 +49,15 @@ def test_without_labels_only_networks_that_segment_are_scored_once_per_fold(requ
     assert len(cells) - len(zero) == 4 * 2 * SITES * FOLDS
 
 
+def test_the_shipped_weights_are_a_row_without_pretraining(request_for):
+    cells = [one.cell for one in plan(request_for("shipped"))]
+    assert len(cells) == FOLDS + SITES * FOLDS and not any(cell.pretraining for cell in cells)
+    assert all(cell.whole_network and cell.preset.finetuning.lr == 5e-4 for cell in cells)
+    assert cells[0].key != replace(cells[0], job="random").key
+
+
 def test_zero_labels_need_a_network_that_segments(request_for):
-    with pytest.raises(FCLSegError, match="add phantom or mean_teacher to --methods"):
+    with pytest.raises(FCLSegError, match="add shipped or mean_teacher to --methods"):
         request_for("random", "fcl")
 
 

@@ -75,7 +75,7 @@ def register(subparsers) -> None:
 
 def add_scope(group) -> None:
     group.add_argument(
-        "--methods", help="rows, such as random,fclopt_dp; an unknown name lists them all (default: all)"
+        "--methods", help="rows, such as random,shipped,fclopt_dp; an unknown name lists them all (default: all)"
     )
     group.add_argument(
         "--labels",

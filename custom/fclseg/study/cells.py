@@ -15,7 +15,7 @@ from typing import Any
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ENCODER, NETWORK, get_row
+from fclseg.federation.exchange import ENCODER, NETWORK, SHIPPED, get_row
 from fclseg.presets import SETTINGS, Preset, get_preset
 from fclseg.presets.settings import EARLIER_NAMES
 from fclseg.resources import shipped_model
@@ -26,7 +26,7 @@ RECIPE = 2
 notices if you forget."""
 
 RANDOM = "random"
-"""The row without pre-training."""
+"""The row without pre-training. The row ``SHIPPED`` has none either: it starts from the weights of the bundle."""
 
 FEDERATED_JOB = "finetune_federated"
 """The job of federated fine-tuning, the only row of the exchange plan that is not a pre-training."""
@@ -152,8 +152,10 @@ class Finetuning:
     @property
     def whole_network(self) -> bool:
         """Whether it starts from encoder and decoder. Frozen-encoder evaluation takes the encoder alone."""
-        if self.mode != FULL or self.pretraining is None:
+        if self.mode != FULL:
             return False
+        if self.pretraining is None:
+            return self.job == SHIPPED
         return get_row(self.pretraining.job).hands_over != ENCODER
 
     @property
@@ -178,7 +180,9 @@ class Finetuning:
             "data": self.data.fingerprint,
             "pretraining": self.pretraining and self.pretraining.key,
         }
-        if self.whole_network:
+        if self.job == SHIPPED:
+            identity["start"] = shipped_fingerprint(self.data.anatomy.bundle)
+        elif self.whole_network:
             identity["start"] = NETWORK
         return content_key({"kind": "finetuning"} | identity)
 

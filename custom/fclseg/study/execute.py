@@ -11,12 +11,14 @@ import numpy as np
 
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import SHIPPED
 from fclseg.files import private_folder
 from fclseg.finetune.dataset import open_labelled
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
 from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
 from fclseg.networks.model_file import load_model
+from fclseg.resources import shipped_model
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FROZEN, Cell, Finetuning, Pretraining
 from fclseg.study.shown_slice import shown_slice
@@ -59,6 +61,8 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
 def start_of(cell: Finetuning, cache: Cache, splits: Splits) -> Path | None:
     """The encoder or the whole network that a fine-tuning starts from. If every site has its own (Local CL), it is that
     of the fine-tuning site. Protocols without a site take that of a different site in each fold."""
+    if cell.job == SHIPPED:
+        return shipped_model(cell.data.anatomy.bundle)
     if cell.pretraining is None:
         return None
     if (trained := cache.get(cell.pretraining.key)) is None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import MODEL, get_row
+from fclseg.federation.exchange import MODEL, SHIPPED, get_row
 from fclseg.study.cells import FULL, RANDOM, Dataset, Finetuning, Pretraining
 from fclseg.study.tables import Table, TableRow
 
@@ -43,7 +43,7 @@ class Request:
             )
         if 0 in self.labels and not any(_segments(self, row) for row in self.rows):
             raise FCLSegError(
-                f"{self.table.symbol}=0 is possible from networks that segment without labels only: add phantom or "
+                f"{self.table.symbol}=0 is possible from networks that segment without labels only: add shipped or "
                 "mean_teacher to --methods"
             )
         if too_many := [labels for labels in self.labels if labels > most]:
@@ -89,14 +89,16 @@ def plan(request: Request) -> list[Planned]:
 def _segments(request: Request, row: TableRow) -> bool:
     """Whether its pre-training hands over a network that segments the structures of the target already."""
     same = request.data.anatomy.structures == request.target.anatomy.structures
-    return same and row.job != RANDOM and get_row(row.job).hands_over == MODEL
+    return same and (row.job == SHIPPED or (row.job != RANDOM and get_row(row.job).hands_over == MODEL))
 
 
 def _cells(
     request: Request, row: TableRow, labels: int, site: str | None, fold: int, seed: int, mode: str
 ) -> list[Finetuning]:
-    """One cell per pre-training seed. Random initialisation has none."""
+    """One cell per pre-training seed. Random initialisation and the shipped weights have none."""
     if labels == 0 and (not _segments(request, row) or mode != FULL or seed > 0):
+        return []
+    if row.job == SHIPPED and mode != FULL:  # nobody pre-trained its encoder
         return []
     cell = Finetuning(
         protocol=request.protocol,
@@ -110,7 +112,7 @@ def _cells(
         data=request.target,
         pretraining=None,
     )
-    if row.job == RANDOM:
+    if row.job in (RANDOM, SHIPPED):
         return [cell]
     preset = row.preset.changed(row.preset.adaptation()) if get_row(row.job).start else row.preset
     first = Pretraining(row.job, 0, preset, request.data, row.options, fold if request.unseen else None)

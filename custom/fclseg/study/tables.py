@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any
 
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ROWS
+from fclseg.federation.exchange import ROWS, SHIPPED
 from fclseg.presets import Preset
 from fclseg.study.cells import FEDERATED_JOB, RANDOM
 from fclseg.study.job_options import PLAIN, JobOptions
@@ -131,9 +131,13 @@ class TableRow:
     options: JobOptions = PLAIN
 
 
+NOT_PRETRAINED = {RANDOM: "Random init", SHIPPED: "Shipped weights"}
+"""Rows without a pre-training of their own, by the names that --methods takes."""
+
+
 def title_of(method: str) -> str:
     """The paper's name for a row."""
-    return "Random init" if method == RANDOM else ROWS[method].title
+    return NOT_PRETRAINED[method] if method in NOT_PRETRAINED else ROWS[method].title
 
 
 def choose_methods(table: Table, wanted: str | None) -> tuple[str, ...]:
@@ -141,7 +145,7 @@ def choose_methods(table: Table, wanted: str | None) -> tuple[str, ...]:
     if not wanted:
         return table.methods
     names = [name.strip() for name in wanted.split(",") if name.strip()]
-    known = [RANDOM, *(name for name in ROWS if name != FEDERATED_JOB)]
+    known = [*NOT_PRETRAINED, *(name for name in ROWS if name != FEDERATED_JOB)]
     if unknown := [name for name in names if name not in known]:
         raise FCLSegError(f"there is no method '{unknown[0]}': choose from {', '.join(known)}")
     return tuple(sorted(dict.fromkeys(names), key=(*table.methods, *known).index))
@@ -157,9 +161,9 @@ def table_rows(
     rows = []
     for method in methods:
         for row in _method_rows(table, method, preset):
-            if not options or plain or method == RANDOM:
+            if not options or plain or method in NOT_PRETRAINED:
                 rows.append(row)
-            if options and method != RANDOM:
+            if options and method not in NOT_PRETRAINED:
                 rows.append(replace(row, key=f"{row.key}@{options}", title=f"{row.title}, {options}", options=options))
     return rows
 

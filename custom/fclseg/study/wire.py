@@ -7,7 +7,7 @@ from typing import Any
 from fclseg.federation.exchange import ALWAYS, CALIBRATION, DISTANCE, NEVER, ROWS, Flow
 from fclseg.presets import Preset, get_preset
 from fclseg.study.cache import Cache
-from fclseg.study.cells import RANDOM, content_key
+from fclseg.study.cells import content_key
 from fclseg.study.tables import paper_tables
 
 COLUMNS = ("online", "predictor", "target", "features")
@@ -18,7 +18,7 @@ PAPER_SITES = 10
 
 def components_table(methods: Sequence[str]) -> dict[str, Any]:
     """One row of words per method, with the paper's words."""
-    plans = {method: _words(ROWS[method].flows) for method in methods if method != RANDOM}
+    plans = {method: _words(ROWS[method].flows) for method in methods if method in ROWS}
     further = sorted({name for words in plans.values() for name in words} - set(COLUMNS))
     columns = [*COLUMNS, *further]
     paper = paper_tables()["components"]
@@ -65,7 +65,7 @@ def communication_figures(methods: Sequence[str], preset: Preset, sites: int, ca
                 "paper_ratio": paper["relative_to_fcl"].get(method),
             }
             for method in methods
-            if method != RANDOM
+            if method in ROWS
         },
     }
 
