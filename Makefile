@@ -32,10 +32,10 @@ test: lint types ## style, types, and all but the nightly tests (under 9 minutes
 	$(BIN)/python -m pytest $(PARALLEL)
 
 nightly: $(STAMP) ## only the tests that are too long for every run
-	$(BIN)/python -m pytest -m nightly
+	$(BIN)/python -m pytest -m nightly $(PARALLEL)
 
 mutants: $(STAMP) ## apply each of the deliberate faults to a copy and see that the tests notice (nightly; 25 minutes)
-	$(BIN)/python tests/mutants/run.py
+	$(BIN)/python tests/mutants/run.py --jobs 2
 
 lint: $(STAMP)   ## style and formatting
 	$(BIN)/ruff check .
