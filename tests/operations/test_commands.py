@@ -17,7 +17,7 @@ from fclseg.flare.overview import read_run
 from fclseg.flare.place import LOCAL_FILE
 from fclseg.flare.policy import SAMPLE, read_site_file
 from fclseg.flare.project import describe_project
-from fclseg.flare.service import unit
+from fclseg.flare.service import search_path, unit
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -114,8 +114,11 @@ def test_a_run_between_real_parties_with_these_commands_only(tmp_path, images, c
 
 def _start(kit: Path, log: Path) -> subprocess.Popen:
     command = ["bash", str(kit / "startup" / "sub_start.sh"), "--once"]
+    environment = {**os.environ, "PATH": search_path(os.environ["PATH"])}
     with open(log, "w") as output:
-        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        return subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
 
 
 def _until(done, seconds: int) -> None:

@@ -122,8 +122,8 @@ def _few_patients(kit, other):
 PLANTED = {
     _no_data: ("data", "names no image folder"),
     _data_gone: ("data", "the data folder /no/such/folder of site-1 does not exist"),
-    _broken_image: ("data", "frame01.nii.gz: is not a gzip file though its name says so"),
-    _broken_settings: ("policy", "is not a JSON object: mend it"),
+    _broken_image: ("data", "frame01.nii.gz: is not a gzip file despite its name"),
+    _broken_settings: ("policy", "is not a JSON object: correct it"),
     _unknown_policy: ("policy", "the site's policy has no 'round'"),
     _few_patients: ("data", "has 2 patients where the site's policy asks for 5"),
     _open_key: ("key", "can be read by other accounts: chmod 600"),

@@ -1,7 +1,6 @@
 """``fclseg server``: for the coordinator. One command makes the server's kit and those of all hospitals."""
 
 import argparse
-import subprocess
 from pathlib import Path
 
 from fclseg.text import printable
@@ -32,6 +31,7 @@ def register(subparsers) -> None:
 
 def init(arguments: argparse.Namespace) -> int:
     from fclseg.flare.project import make_kits
+    from fclseg.flare.service import start_kit
 
     parties = make_kits(arguments.folder.absolute(), arguments.host, arguments.sites.split(","), arguments.port)
     steps = {
@@ -44,6 +44,6 @@ def init(arguments: argparse.Namespace) -> int:
         print(printable(f"{party.name:<24} {party.kit}"))
         print(printable(f"{'':<24} {next_step.format(kit=party.kit)}"))
     if arguments.start:
-        subprocess.run(["bash", str(parties[0].kit / "startup" / "start.sh")], check=True)
+        start_kit(parties[0].kit)
         print(f"{parties[0].name} was started on the ports {arguments.port} and {arguments.port + 1}")
     return 0

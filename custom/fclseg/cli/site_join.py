@@ -1,7 +1,6 @@
 """``fclseg site join`` and ``fclseg site check``: from an unpacked start-up kit to a site that takes part."""
 
 import argparse
-import subprocess
 from pathlib import Path
 
 from fclseg.errors import FCLSegError
@@ -49,8 +48,8 @@ def _report(kit: Path) -> int:
 
 
 def join(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.kit import START, Kit
-    from fclseg.flare.service import install_service
+    from fclseg.flare.kit import Kit
+    from fclseg.flare.service import install_service, start_kit
 
     kit = Kit(arguments.kit.absolute())
     if kit.missing:
@@ -62,7 +61,7 @@ def join(arguments: argparse.Namespace) -> int:
     if arguments.service:
         print(f"{kit.site} runs as the service {install_service(kit)}")
     elif arguments.start:
-        subprocess.run(["bash", str(kit.path / START)], check=True)
+        start_kit(kit.path)
         print(f"{kit.site} was started; {kit.path / 'log.txt'} tells what it does")
     else:
         print(f"{kit.site} is ready: the same command with --service or --start starts it")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fclseg.errors import FCLSegError
 from fclseg.files import write_text
-from fclseg.flare.kit import Kit
+from fclseg.flare.kit import START, Kit
 
 UNIT = """\
 [Unit]
@@ -33,9 +33,22 @@ WantedBy=default.target
 training never outlives its site."""
 
 
+def search_path(rest: str = "/usr/bin:/bin") -> str:
+    """Where a kit's script finds Python: it calls ``python3``, and this package may be in an environment of its own."""
+    return f"{Path(sys.executable).parent}{os.pathsep}{rest}"
+
+
 def unit(name: str, kit: Path) -> str:
     """The unit file of a party."""
-    return UNIT.format(name=name, kit=kit, path=f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    return UNIT.format(name=name, kit=kit, path=search_path())
+
+
+def start_kit(kit: Path) -> None:
+    """Start a party in the background by its kit's own script, which starts it again when it ends."""
+    environment = {**os.environ, "PATH": search_path(os.environ.get("PATH", ""))}
+    done = subprocess.run(["bash", str(kit / START)], env=environment, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise FCLSegError(f"{kit / START} ended with code {done.returncode}: what it printed says why")
 
 
 def install_service(kit: Kit) -> str:
