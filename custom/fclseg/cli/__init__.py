@@ -11,7 +11,21 @@ from fclseg import __version__
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
-COMMANDS = ("segment", "finetune", "data", "pretrain", "study", "report", "bytes", "site", "where")
+COMMANDS = (
+    "segment",
+    "finetune",
+    "data",
+    "pretrain",
+    "runs",
+    "watch",
+    "study",
+    "report",
+    "bytes",
+    "server",
+    "site",
+    "submit",
+    "where",
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

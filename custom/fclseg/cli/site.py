@@ -5,11 +5,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fclseg.cli import site_join
 from fclseg.cli.options import positive
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
-EXAMPLES = """examples, in the folder of the site's kit:
+EXAMPLES = """examples:
+  fclseg site join site-1 --data /data/cardiac        name the images, check everything, and start
+  fclseg site check site-1
+in the folder of the site's kit:
   fclseg site policy
   fclseg site runs
   fclseg site approve fclopt_dp-small
@@ -26,6 +30,7 @@ def register(subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    site_join.register(commands)
     _command(commands, "policy", "show what the site allows, and whether its policy file is valid", policy)
     _command(commands, "runs", "list the runs that asked this site for tasks", runs)
     _command(commands, "approve", "allow a run to start", approve).add_argument("name", metavar="RUN")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from fclseg import __version__
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.errors import FCLSegError
@@ -53,7 +55,7 @@ class RunFolder:
         if file.exists():
             self.check(config)
             return
-        self._write({**config, "id": uuid.uuid4().hex})
+        self._write({**config, "id": uuid.uuid4().hex, "version": __version__, "started": time.time()})
 
     @contextmanager
     def held(self, by: str = "server") -> Iterator[None]:

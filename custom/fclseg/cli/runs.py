@@ -1,0 +1,30 @@
+"""``fclseg runs``: all runs below a folder, one line each."""
+
+import argparse
+from pathlib import Path
+
+from fclseg.errors import FCLSegError
+from fclseg.text import printable
+
+
+def register(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "runs",
+        help="list all runs: state, job, rounds, sites, bytes, version and result",
+        description="List all runs below a folder, also those of studies, newest first.",
+        epilog="example:\n  fclseg runs\n  fclseg runs demo_output",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="where to look (default runs)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from fclseg.flare.overview import describe_run, find_runs
+
+    if not arguments.folder.is_dir():
+        raise FCLSegError(f"there is no folder {arguments.folder}: name the folder in which the runs are")
+    lines = [describe_run(found) for found in find_runs(arguments.folder)]
+    for line in lines or [f"there is no run below {arguments.folder}"]:
+        print(printable(line))
+    return 0

@@ -1,0 +1,63 @@
+"""``fclseg submit``: for the lead. Make a job for real sites and hand it to the server."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from fclseg.cli.options import positive, preset_change
+from fclseg.errors import FCLSegError
+
+
+def register(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "submit",
+        help="for the lead: run a job at the connected hospitals",
+        description="Make a job for real sites and submit it. The same command again continues a run that was "
+        "interrupted: the run is found by its name.",
+        epilog="example:\n  fclseg submit fclopt_dp --kit lead@coordinator.org --preset paper --min-sites 8",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("job", metavar="JOB", help="name of a job, such as fclopt_dp")
+    parser.add_argument("--kit", type=Path, required=True, metavar="DIR", help="the lead's startup kit")
+    parser.add_argument("--preset", default="small", help="demo, small or paper (default small)")
+    parser.add_argument("--rounds", type=int, metavar="R", help="number of rounds (default: the preset's)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the whole run (default 0)")
+    parser.add_argument("--name", help="name of the run (default <job>-<preset>)")
+    parser.add_argument(
+        "--min-sites", type=int, default=1, metavar="K", help="sites that the start and every round need (default 1)"
+    )
+    parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from fclseg.federation.exchange import get_row
+    from fclseg.flare.jobs import budget, write_job
+    from fclseg.flare.project import submit_job
+    from fclseg.flare.settings import RunSettings
+    from fclseg.presets import full_name, get_preset
+
+    if not (arguments.kit / "startup" / "fed_admin.json").is_file():
+        raise FCLSegError(f"{arguments.kit} is not the startup kit of a lead: the coordinator made one for you")
+    row, preset = get_row(arguments.job), get_preset(arguments.preset)
+    changes = {full_name(name): value for name, value in map(preset_change, arguments.set)}
+    settings = {
+        "preset": preset.name,
+        "seed": arguments.seed,
+        "min_sites": positive(arguments.min_sites, "--min-sites"),
+        "changes": {**budget(row, preset), **changes},
+        "rounds": arguments.rounds,
+        "run": arguments.name,
+        "codec": arguments.codec,
+    }
+    settings = {name: value for name, value in settings.items() if value not in (None, {})}
+    checked = RunSettings.read({"job": row.job, **settings}, {})
+    with tempfile.TemporaryDirectory() as folder:
+        write_job(Path(folder) / row.job, row, settings, simulator=False)
+        job_id = submit_job(Path(folder) / row.job, arguments.kit.absolute())
+    print(f"run {checked.run} was submitted as job {job_id}")
+    print(f"when it has ended: nvflare job download {job_id} --startup-kit {arguments.kit}")
+    return 0

@@ -1,0 +1,77 @@
+"""A site's start-up kit on its own disk: where the server is, the certificate, and the site's own settings."""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fclseg.errors import FCLSegError
+from fclseg.files import write_text
+from fclseg.flare.place import LOCAL_FILE, Place
+from fclseg.flare.policy import read_site_file
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+CONFIG, RESOURCES = "startup/fed_client.json", "local/resources.json"
+CERTIFICATE, KEY, AUTHORITY = "startup/client.crt", "startup/client.key", "startup/rootCA.pem"
+START = "startup/start.sh"
+FILES = (CONFIG, CERTIFICATE, KEY, AUTHORITY, START, LOCAL_FILE)
+"""What a kit needs; ``local/resources.json`` may still be NVFlare's ``.default``."""
+
+
+@dataclass(frozen=True)
+class Kit:
+    """The folder that the coordinator sent, or that ``nvflare package`` built."""
+
+    path: Path
+
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in FILES if not (self.path / name).is_file()]
+
+    @cached_property
+    def _client(self) -> dict[str, Any]:
+        return json.loads((self.path / CONFIG).read_text())
+
+    @property
+    def site(self) -> str:
+        return str(self._client["client"]["fqsn"])
+
+    @property
+    def server(self) -> tuple[str, int]:
+        """Host and port that the site connects to."""
+        host, _, port = self._client["servers"][0]["service"]["target"].rpartition(":")
+        return host, int(port)
+
+    @property
+    def resources(self) -> dict[str, Any]:
+        """NVFlare's settings of the site: the hospital's own file, or the one that the kit came with."""
+        own = self.path / RESOURCES
+        return json.loads((own if own.exists() else own.with_name("resources.json.default")).read_text())
+
+    def certificate(self, name: str = CERTIFICATE) -> "Certificate":
+        from cryptography import x509
+
+        return x509.load_pem_x509_certificate((self.path / name).read_bytes())
+
+    @property
+    def place(self) -> Place:
+        return Place(self.site, self.path)
+
+    def set_data(self, folder: Path) -> None:
+        """Write the image folder into the site's own file; comments and everything else in it stay."""
+        path = self.path / LOCAL_FILE
+        before = read_site_file(path)
+        entry, text = f'"data": {json.dumps(str(folder))}', path.read_text(encoding="utf-8")
+        present = re.compile(r'^(\s*)"data":\s*(null|"(?:[^"\\]|\\.)*")', re.MULTILINE)
+        if present.search(text):
+            changed = present.sub(lambda found: found[1] + entry, text, count=1)
+        else:
+            changed = re.sub(r"^\{", lambda _: "{\n  " + entry + ("," if before else ""), text, count=1, flags=re.M)
+        write_text(path, changed)
+        if read_site_file(path) != before | {"data": str(folder)}:
+            write_text(path, text)
+            raise FCLSegError(f'{path} has no entry "data" that could be set: write {entry} into it')

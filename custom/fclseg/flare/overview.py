@@ -1,0 +1,161 @@
+"""What is known of a run from its folder alone, while it runs and afterwards: for ``fclseg runs`` and ``fclseg watch``.
+
+Everything is read and nothing written, so looking never disturbs a run.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fclseg.errors import FCLSegError
+from fclseg.files import whole_lines
+from fclseg.flare.settings import RunSettings
+
+CONFIG, FAILURE, RESULT, ROUNDS = "config.json", "failure.json", "result.json", "rounds.jsonl"
+COMPLETE, FAILED, RUNNING, STOPPED = "complete", "failed", "running", "stopped"
+
+
+@dataclass(frozen=True)
+class SiteLine:
+    """One site in the last round that asked for it."""
+
+    name: str
+    round_number: int  # counted from 1
+    status: str  # "ok", or why its result is missing
+    loss: float | None = None
+    seconds: float | None = None
+    bytes: int = 0  # that crossed the wire to and from this site, in all rounds
+
+
+@dataclass(frozen=True)
+class RunOverview:
+    """One run folder."""
+
+    path: Path
+    state: str
+    reason: str  # of a run that failed
+    job: str
+    preset: str
+    rounds: int | None  # None: of a run of another version that cannot be read
+    version: str
+    started: float
+    seen: float  # when a round last ended
+    records: list[dict[str, Any]] = field(default_factory=list)
+    sites: list[SiteLine] = field(default_factory=list)
+    result: Path | None = None
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def bytes(self) -> int:
+        return sum(site.bytes for site in self.sites)
+
+    @property
+    def faults(self) -> list[str]:
+        """Every round's missing results, newest first."""
+        return [
+            f"round {record['round'] + 1}: {site}: {report['status']}"
+            for record in reversed(self.records)
+            for site, report in sorted(record["sites"].items())
+            if report["status"] != "ok"
+        ]
+
+
+def find_runs(folder: Path) -> Iterator[RunOverview]:
+    """All runs at any depth below a folder (those of a study lie in its cells), newest first."""
+    paths = [path.parent for path in folder.rglob(CONFIG) if (path.parent / ROUNDS).exists()]
+    return iter(sorted((read_run(path) for path in paths), key=lambda run: -run.seen))
+
+
+def read_run(path: Path) -> RunOverview:
+    config = json.loads((path / CONFIG).read_text())
+    settings = config.get("settings", {})
+    records = [json.loads(line) for line in whole_lines(path / ROUNDS)]
+    reason = json.loads((path / FAILURE).read_text())["reason"] if (path / FAILURE).exists() else ""
+    encoders = json.loads((path / RESULT).read_text())["encoders"] if (path / RESULT).exists() else {}
+    stamp = (path / ROUNDS).stat().st_mtime if (path / ROUNDS).exists() else (path / CONFIG).stat().st_mtime
+    return RunOverview(
+        path=path,
+        state=_state(path, bool(encoders), bool(reason)),
+        reason=reason,
+        job=str(settings.get("job", "")),
+        preset=str(settings.get("preset", "")),
+        rounds=_rounds(settings),
+        version=str(config.get("version", "")),
+        started=float(config.get("started", stamp)),
+        seen=stamp,
+        records=records,
+        sites=[_site_line(name, records) for name in config.get("sites", [])],
+        result=path / next(iter(encoders.values())) if encoders else None,
+    )
+
+
+def _rounds(settings: dict[str, Any]) -> int | None:
+    try:
+        return RunSettings.read(settings, {}).build_preset().pretraining.rounds
+    except FCLSegError:
+        return None
+
+
+def _state(path: Path, complete: bool, failed: bool) -> str:
+    if complete:
+        return COMPLETE
+    if _is_held(path):
+        return RUNNING
+    return FAILED if failed else STOPPED
+
+
+def _is_held(path: Path) -> bool:
+    """Whether a living process holds the run; a shared lock, which never keeps the run itself from its own."""
+    lock = path.with_name(f".{path.name}.server.lock")
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _site_line(name: str, records: list[dict[str, Any]]) -> SiteLine:
+    moved = sum(
+        direction.get("wire", 0) for record in records for direction in record.get("bytes", {}).get(name, {}).values()
+    )
+    for record in reversed(records):
+        if (report := record["sites"].get(name)) is not None:
+            return SiteLine(
+                name, record["round"] + 1, report["status"], report.get("loss"), report.get("seconds"), moved
+            )
+    return SiteLine(name, 0, "no round yet", bytes=moved)
+
+
+def age(seconds: float) -> str:
+    """How long ago, in the largest whole unit."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def describe_run(run: RunOverview, now: float | None = None) -> str:
+    """One line: name, state, job, rounds, sites, megabytes, age, version, and where the result is."""
+    rounds = f"{len(run.records)}/{run.rounds}" if run.rounds else str(len(run.records))
+    loss = f"  loss {run.records[-1]['loss']:.4f}" if run.records else ""
+    since = age((now or time.time()) - run.seen)
+    ended = f"  {run.result}" if run.result else f"  {run.reason}" if run.reason else ""
+    version = f"  version {run.version}" if run.version else ""
+    return (
+        f"{run.name}  {run.state}  {run.job} {run.preset}  round {rounds}{loss}  {len(run.sites)} sites  "
+        f"{run.bytes / 1e6:.1f} MB  {since} ago{version}{ended}"
+    )

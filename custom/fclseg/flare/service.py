@@ -1,0 +1,69 @@
+"""A site or a server as a systemd service of its account: started at boot, and again whenever it ends."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from fclseg.errors import FCLSegError
+from fclseg.files import write_text
+from fclseg.flare.kit import START, Kit
+
+UNIT = """\
+[Unit]
+Description=FCLSeg {name}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Environment=PATH={path}
+ExecStart=/bin/bash {kit}/startup/sub_start.sh --once
+Restart=always
+RestartSec=5
+KillMode=control-group
+UMask=0077
+NoNewPrivileges=true
+PrivateTmp=true
+
+[Install]
+WantedBy=default.target
+"""
+"""``--once``, because systemd and not NVFlare's own loop starts it again. The control group ends with it, so that a
+training never outlives its site."""
+
+
+def search_path(rest: str = "/usr/bin:/bin") -> str:
+    """Where a kit's script finds Python: it calls ``python3``, and this package may be in an environment of its own."""
+    return f"{Path(sys.executable).parent}{os.pathsep}{rest}"
+
+
+def unit(name: str, kit: Path) -> str:
+    """The unit file of a party."""
+    return UNIT.format(name=name, kit=kit, path=search_path())
+
+
+def start_kit(kit: Path) -> None:
+    """Start a party in the background by its kit's own script, which starts it again when it ends."""
+    environment = {**os.environ, "PATH": search_path(os.environ.get("PATH", ""))}
+    done = subprocess.run(["bash", str(kit / START)], env=environment, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise FCLSegError(f"{kit / START} ended with code {done.returncode}: what it printed says why")
+
+
+def install_service(kit: Kit) -> str:
+    """Write the unit of a site for this account and start it; the service's name."""
+    name = f"fclseg-{kit.site}.service"
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+    write_text(folder / name, unit(kit.site, kit.path))
+    if shutil.which("systemctl") is None:
+        raise FCLSegError(f"{folder / name} was written, but this machine has no systemd: start the site with --start")
+    try:
+        subprocess.run(["systemctl", "--user", "daemon-reload"], check=True, capture_output=True, text=True)
+        subprocess.run(["systemctl", "--user", "enable", "--now", name], check=True, capture_output=True, text=True)
+    except subprocess.CalledProcessError as error:
+        raise FCLSegError(
+            f"systemd did not start {name} ({error.stderr.strip()}): log in as the account that runs it, with "
+            "`loginctl enable-linger` once, or use --start"
+        ) from None
+    return name

@@ -1,0 +1,37 @@
+"""A real start-up kit, as ``nvflare provision`` makes it."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from fclseg.data.phantom import write_phantom
+from fclseg.flare.kit import Kit
+
+sys.path.append(str(Path(__file__).parents[2] / "poc"))  # the federation of the proof of concept, which makes kits
+
+
+@pytest.fixture(scope="session")
+def federation(tmp_path_factory):
+    from parties import Federation
+
+    made = Federation(tmp_path_factory.mktemp("federation"))
+    made.provision()
+    return made
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("images") / "data"
+    write_phantom(folder, patients=2, frames=2)
+    return folder
+
+
+@pytest.fixture
+def kit(federation, images, tmp_path):
+    """A hospital's own copy of its kit, with its image folder set."""
+    shutil.copytree(federation.kit("site-1"), tmp_path / "kit")
+    kit = Kit(tmp_path / "kit")
+    kit.set_data(images)
+    return kit

@@ -1,0 +1,138 @@
+"""One command per party: the coordinator's, the hospital's and the lead's."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from parties import free_ports
+
+from fclseg.cli import main
+from fclseg.flare.kit import Kit
+from fclseg.flare.overview import read_run
+from fclseg.flare.place import LOCAL_FILE
+from fclseg.flare.policy import SAMPLE, read_site_file
+from fclseg.flare.project import describe_project
+from fclseg.flare.service import search_path, unit
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def _init(folder: Path, sites: str, port: int = 8102) -> int:
+    return main(["server", "init", str(folder), "--host", "localhost", "--sites", sites, "--port", str(port)])
+
+
+def test_the_project_has_the_named_parties_and_keeps_the_rest_of_the_template(tmp_path):
+    document = describe_project("fl.example.org", ["hospital-a", "b"], 9000, tmp_path / "store")
+    template = yaml.safe_load((Path(__file__).parents[2] / "poc" / "project.yml").read_text())
+    parties = {party["name"]: party for party in document["participants"]}
+    assert list(parties) == ["fl.example.org", "hospital-a", "b", "admin@coordinator.org", "lead@coordinator.org"]
+    assert (parties["fl.example.org"]["fed_learn_port"], parties["fl.example.org"]["admin_port"]) == (9000, 9001)
+    assert parties["hospital-a"] == {"name": "hospital-a", "type": "client", "org": "hospital_a"}
+    assert document["allow_log_streaming"] is False
+    assert [builder["path"] for builder in document["builders"]] == [one["path"] for one in template["builders"]]
+
+
+@pytest.mark.parametrize(
+    ("host", "sites", "port", "sentence"),
+    [
+        ("a b", ["x"], 1, "'a b' cannot name a machine"),
+        ("a", ["../x"], 1, "'../x' cannot name"),
+        ("a", ["x", "x"], 1, "name each hospital once"),
+        ("a", ["x"], 65535, "65535 is no port"),
+    ],
+)
+def test_what_cannot_be_a_project_is_refused(tmp_path, host, sites, port, sentence):
+    from fclseg.errors import FCLSegError
+
+    with pytest.raises(FCLSegError, match=sentence):
+        describe_project(host, sites, port, tmp_path)
+
+
+def test_the_coordinator_makes_all_kits_once(tmp_path, capsys):
+    assert _init(tmp_path / "federation", "hospital-a,hospital-b") == 0
+    printed = capsys.readouterr().out
+    kits = tmp_path / "federation" / "kits" / "fclseg" / "prod_00"
+    assert Kit(kits / "hospital-a").missing == [] and Kit(kits / "hospital-b").server == ("localhost", 8102)
+    assert f"fclseg submit JOB --kit {kits / 'lead@coordinator.org'}" in printed
+    assert (kits / "hospital-a" / LOCAL_FILE).read_text() == SAMPLE
+    assert _init(tmp_path / "federation", "hospital-a") == 1
+    assert "has a project already" in capsys.readouterr().err
+
+
+def test_joining_names_the_images_keeps_comments_and_starts_nothing_that_is_faulty(kit, images, capsys):
+    path = kit.path / LOCAL_FILE
+    before = read_site_file(path)
+    assert main(["site", "join", str(kit.path), "--data", str(images / "no\\such")]) == 1
+    assert path.read_text().count("//") == SAMPLE.count("//")
+    assert read_site_file(path) == before | {"data": str(images / "no\\such")}
+    assert "was not started" in capsys.readouterr().err
+    path.write_text('{"threads": 2}')
+    kit.set_data(images)
+    assert read_site_file(path) == {"threads": 2, "data": str(images)}
+
+
+def test_a_job_is_submitted_with_a_leads_kit_only(kit, capsys):
+    assert main(["submit", "fclopt_dp", "--kit", str(kit.path)]) == 1
+    assert "is not the startup kit of a lead" in capsys.readouterr().err
+
+
+def test_the_unit_starts_the_party_again_and_ends_all_of_its_processes(tmp_path):
+    text = unit("site-1", tmp_path)
+    assert f"ExecStart=/bin/bash {tmp_path}/startup/sub_start.sh --once\n" in text
+    assert "Restart=always\n" in text and "KillMode=control-group\n" in text and "WantedBy=" in text
+
+
+@pytest.mark.nightly
+def test_a_run_between_real_parties_with_these_commands_only(tmp_path, images, capsys):
+    port = free_ports(1)[0]
+    assert _init(tmp_path / "fl", "site-1", port) == 0
+    kits = tmp_path / "fl" / "kits" / "fclseg" / "prod_00"
+    running = [_start(kits / "localhost", tmp_path / "server.log")]
+    try:
+        _until(lambda: main(["site", "join", str(kits / "site-1"), "--data", str(images)]) == 0, 120)
+        capsys.readouterr()
+        running.append(_start(kits / "site-1", tmp_path / "site.log"))
+        _until(lambda: "New client site-1@" in (tmp_path / "server.log").read_text(), 120)
+        options = ["--preset", "demo", "--rounds", "2", "--kit", str(kits / "lead@coordinator.org")]
+        assert main(["submit", "fclopt_dp", *options]) == 0
+        assert capsys.readouterr().out.startswith("run fclopt_dp-demo was submitted as job ")
+        folder = kits / "localhost" / "runs" / "fclopt_dp-demo"
+        _until(lambda: (folder / "result.json").exists(), 600)
+        assert read_run(folder).state == "complete"
+        assert main(["runs", str(folder.parent)]) == 0
+        assert "complete  fclopt_dp demo  round 2/2" in capsys.readouterr().out
+    finally:
+        for process in running:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _start(kit: Path, log: Path) -> subprocess.Popen:
+    command = ["bash", str(kit / "startup" / "sub_start.sh"), "--once"]
+    environment = {**os.environ, "PATH": search_path(os.environ["PATH"])}
+    with open(log, "w") as output:
+        return subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
+
+
+def _until(done, seconds: int) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(1)
+
+
+def test_versions_and_dates_stand_in_every_run(tmp_path):
+    from fclseg import __version__
+    from fclseg.flare.run_folder import RunFolder
+
+    folder = RunFolder(tmp_path / "run")
+    folder.open({"settings": {"job": "fclopt"}}, fresh=False)
+    config = json.loads((folder.path / "config.json").read_text())
+    assert config["version"] == __version__ and abs(config["started"] - time.time()) < 600

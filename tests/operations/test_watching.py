@@ -1,0 +1,110 @@
+"""``fclseg runs`` and ``fclseg watch``: what they show is what the run folder says, and they change nothing."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+from fclseg import __version__
+from fclseg.cli import main
+from fclseg.flare.overview import age, read_run
+from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.watch_page import curve, page_server, render
+
+SETTINGS = {"job": "fclopt_dp", "preset": "demo", "rounds": 5, "seed": 0}
+
+
+def _record(number, **sites):
+    moved = {site: {"up": {"wire": 10**6}, "down": {"wire": 2 * 10**6}} for site in sites}
+    return {"round": number, "loss": 2.0 - number, "sites": sites, "bytes": moved, "seconds": 1.0}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of two sites after two rounds; one of them failed in the second."""
+    folder = RunFolder(tmp_path / "runs" / "first")
+    folder.open({"settings": SETTINGS}, fresh=False)
+    folder.admit(["site-1", "site-<2>"])
+    good = {"status": "ok", "loss": 1.5, "seconds": 3.25}
+    records = [_record(0, **{"site-1": good, "site-<2>": good}), _record(1, **{"site-1": good})]
+    records[1]["sites"]["site-<2>"] = {"status": "site-<2> fetched no task"}
+    (folder.path / "rounds.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+def test_the_overview_adds_up(run):
+    seen = read_run(run.path)
+    assert (seen.state, seen.job, seen.preset, seen.rounds) == ("stopped", "fclopt_dp", "demo", 5)
+    assert seen.version == __version__
+    first, second = seen.sites
+    assert (first.round_number, first.status, first.loss, first.bytes) == (2, "ok", 1.5, 6 * 10**6)
+    assert (second.round_number, second.status, second.bytes) == (2, "site-<2> fetched no task", 3 * 10**6)
+    assert seen.bytes == 9 * 10**6 and seen.faults == ["round 2: site-<2>: site-<2> fetched no task"]
+
+
+def test_the_states_of_a_run(run):
+    with run.held():
+        assert read_run(run.path).state == "running"
+    run.fail("the disk is full")
+    assert (read_run(run.path).state, read_run(run.path).reason) == ("failed", "the disk is full")
+    (run.path / "result.json").write_text(json.dumps({"encoders": {"": "encoder.safetensors"}}))
+    seen = read_run(run.path)
+    assert (seen.state, seen.result) == ("complete", run.path / "encoder.safetensors")
+
+
+def test_the_commands_print_one_line_per_run_and_site(run, capsys):
+    assert main(["runs", str(run.path.parent)]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("first  stopped  fclopt_dp demo  round 2/5  loss 1.0000  2 sites  9.0 MB  ")
+    assert main(["watch", "first", "--runs", str(run.path.parent), "--once"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [
+        "  site-1           round 2  loss 1.5000  3.2 s  6.0 MB  ok",
+        "  site-<2>         round 2  3.0 MB  site-<2> fetched no task",
+    ]
+    assert main(["watch", "second", "--runs", str(run.path.parent)]) == 1
+    assert "there is no run 'second'" in capsys.readouterr().err
+
+
+def test_the_page_is_served_on_this_machine_only_and_escapes_names(run):
+    before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    server = page_server(lambda: read_run(run.path), 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://localhost:{server.server_address[1]}/"
+    try:
+        assert server.server_address[0] == "127.0.0.1"
+        with urllib.request.urlopen(address) as answer:
+            text = answer.read().decode()
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert "site-&lt;2&gt;" in text and "site-<2>" not in text and 'id="sites"' in text
+        for request in (
+            urllib.request.Request(address, headers={"Host": "evil.example"}),
+            urllib.request.Request(address + "../config.json"),
+            urllib.request.Request(address, data=b"x", method="POST"),
+        ):
+            with pytest.raises(urllib.error.HTTPError):
+                urllib.request.urlopen(request)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
+
+
+def test_a_curve_spans_the_picture():
+    assert 'points="8.0,8.0 320.0,192.0 632.0,100.0"' in curve([3.0, 1.0, 2.0])
+    assert curve([]) == "<p>no round has ended yet</p>"
+    assert 'points="8.0,8.0"' in curve([4.0])
+
+
+def test_a_page_before_the_first_round(tmp_path):
+    folder = RunFolder(tmp_path / "new")
+    folder.open({"settings": SETTINGS}, fresh=False)
+    (folder.path / "rounds.jsonl").touch()
+    assert "round 0 of 5" in render(read_run(folder.path)) and "<li>none</li>" in render(read_run(folder.path))
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (120, "2 min"), (7300, "2 h"), (200000, "2 d")])
+def test_ages(seconds, text):
+    assert age(seconds) == text
