@@ -18,7 +18,7 @@ from fclseg.presets import get_preset
 from fclseg.resources import BUNDLES, bundle_folder, resource_names, shipped_model
 
 OTHER_SEED = 77
-LEAST_DICE = {"acdc": 0.85, "hvsmr": 0.8}
+LEAST_DICE = {"acdc": 0.8, "hvsmr": 0.8}
 
 
 def test_every_bundle_with_a_phantom_has_weights():

@@ -31,6 +31,7 @@ class Recipe:
 
 RECIPES = {
     "acdc": Recipe(patients=200, epochs=8),  # about 2,900 steps
+    "hvsmr": Recipe(patients=24, epochs=7),  # many more slices per patient; about 1,500 steps
 }
 """By anatomy. Plain NIfTI folders have no phantom, so their bundle has no weights."""
 
