@@ -20,6 +20,9 @@ ROTATIONS = (-20.0, 0.0, 20.0)
 SCALES = (0.9, 1.0, 1.12)
 """Degrees, and the visible part of the window: well within the range of the augmentation during training."""
 
+CRUMB = 0.1
+"""Pieces smaller than this share of the largest one are thrown away where a structure may have several."""
+
 Predict = Callable[[torch.Tensor], torch.Tensor]
 """Square images [n, 1, H, H] -> class probabilities [n, C, H, H]."""
 
@@ -56,9 +59,12 @@ def keep_largest_piece(labels: np.ndarray) -> np.ndarray:
 def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
     """A label map [S, X, Y] as its anatomy allows it: one component per structure, and no holes in a cavity.
 
-    Everything else becomes background. Organs that are not compact may have a structure in several places. For them,
-    only the largest component of all structures together is kept.
+    What is thrown away becomes background. Structures of an organ that is not compact may be in several places; of
+    them only the largest piece of all structures together is kept. Organs that have nothing to do with each other only
+    lose crumbs.
     """
+    if not anatomy.one_organ:
+        return _without_crumbs(labels)
     labels = keep_largest_piece(labels)
     if not anatomy.compact:
         return labels
@@ -68,6 +74,17 @@ def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
     for wall in (one for one in anatomy.measurements if isinstance(one, Wall)):
         _fill(labels, anatomy.structure(wall.cavity).value, anatomy.structure(wall.wall).value)
     return labels
+
+
+def _without_crumbs(labels: np.ndarray) -> np.ndarray:
+    """Every structure without the pieces that are much smaller than its largest one."""
+    kept = np.zeros_like(labels)
+    for value in np.unique(labels[labels > 0]):
+        pieces, _ = ndimage.label(labels == value, structure=np.ones((3,) * labels.ndim))
+        sizes = np.bincount(pieces.ravel())
+        sizes[0] = 0
+        kept[(sizes >= CRUMB * sizes.max())[pieces] & (pieces > 0)] = value
+    return kept
 
 
 def _fill(labels: np.ndarray, cavity: int, wall: int) -> None:
