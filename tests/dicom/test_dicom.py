@@ -128,7 +128,7 @@ def test_incomplete_and_foreign_files_are_named(tmp_path):
     (tmp_path / "in" / "readme.txt").write_text("no image")
     files = sorted((tmp_path / "in").glob("IM*"))
     files[3].unlink()
-    with pytest.raises(DataError, match="slices of 5 and of 6 phases"):
+    with pytest.raises(DataError, match="slices with 5 and 6 phases"):
         import_folder(tmp_path / "in", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     files[4].write_bytes(files[4].read_bytes()[:300])

@@ -80,7 +80,7 @@ def test_structures_of_other_organs_may_have_several_pieces():
     np.testing.assert_array_equal(cleaned(labels, get_anatomy("hvsmr")), wanted)
 
 
-def test_organs_that_have_nothing_to_do_with_each_other_are_all_kept_and_lose_crumbs():
+def test_organs_that_have_nothing_to_do_with_each_other_are_all_kept_and_lose_small_components():
     labels = np.zeros((1, 20, 40), np.uint8)
     labels[0, 2:12, 2:12] = 1  # liver
     labels[0, 2:8, 30:36] = 2  # two kidneys, smaller than the liver

@@ -38,7 +38,7 @@ class Source:
 
 
 def pydicom() -> Any:
-    """The library, or a sentence that says how to get it."""
+    """The library, or an error that says how to install it."""
     try:
         import pydicom as library
     except ImportError:
@@ -54,11 +54,11 @@ def headers(path: Path) -> list[tuple[Source, Any]]:
         )
         many = int(getattr(dataset, "NumberOfFrames", None) or 1) > 1
         found = _frames(path, dataset) if many else [(Source(path), dataset)]
-    except Exception:  # pydicom has no one kind of error for damaged files
+    except Exception:  # pydicom has no single error type for damaged files
         raise DataError(f"{path}: is a damaged DICOM file; copy or export it again") from None
     found = [(source, header) for source, header in found if not _absent(header)]
     if many and not found:
-        raise DataError(f"{path}: holds frames without their places; export the series with one file per image")
+        raise DataError(f"{path}: contains frames without positions; export the series with one file per image")
     return found
 
 
@@ -84,11 +84,11 @@ def _frames(path: Path, dataset: Any) -> list[tuple[Source, Any]]:
 
 
 def pixels(source: Source, header: Any) -> np.ndarray:
-    """[column, row], with the rescaling of the header."""
+    """Pixels [column, row], with the rescaling of the header applied."""
     plane = _array(source.path)
     plane = plane if source.frame is None else plane[source.frame]
     if plane.ndim != 2:
-        raise DataError(f"{source.path}: is not a grey image; export the original series")
+        raise DataError(f"{source.path}: is not a greyscale image; export the original series")
     slope, intercept = float(getattr(header, "RescaleSlope", 1)), float(getattr(header, "RescaleIntercept", 0))
     if (slope, intercept) != (1.0, 0.0):
         return (plane.astype(np.float32) * slope + intercept).T

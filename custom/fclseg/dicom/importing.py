@@ -90,6 +90,6 @@ def _write(cine: Cine, folder: Path, code: str) -> Path:
 
 
 def _write_sources(folder: Path, cine: Cine) -> None:
-    """Not for data that are given away: paths can name a patient."""
+    """Record the sources. Do not use this for data that you share: paths can contain patient names."""
     places = [[(str(source.path.resolve()), source.frame) for source in phases] for phases in cine.files]
     write_text(folder / SOURCES, json.dumps(places))

@@ -37,7 +37,7 @@ def holds_dicom(folder: Path) -> bool:
 
 
 def find_series(folder: Path) -> Found:
-    """All cine series below a folder. Private tags are never looked at."""
+    """All cine series below a folder. Private tags are never read."""
     groups: dict[str, list[tuple[Source, Any]]] = defaultdict(list)
     found = Found()
     for path in _files(folder):
@@ -65,7 +65,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _with_single_slices_joined(groups: dict[str, list[tuple[Source, Any]]]) -> dict[str, list[tuple[Source, Any]]]:
-    """Some scanners store each slice of a stack as a series of its own: parallel ones of one study belong together."""
+    """Some scanners store each slice of a stack as a separate series. Parallel series of one study belong together."""
     joined: dict[str, list[tuple[Source, Any]]] = {}
     for name, items in groups.items():
         places = {tuple(round(float(value), 1) for value in header.ImagePositionPatient) for _, header in items}
@@ -87,7 +87,7 @@ def to_nifti(cine: Cine) -> nib.Nifti1Image:
     affine[:3, 0], affine[:3, 1] = direction[:3] * column, direction[3:] * row
     affine[:3, 2] = np.array(cine.normal) * between
     affine[:3, 3] = [float(value) for value in cine.first.ImagePositionPatient]
-    affine[:2] *= -1  # DICOM counts to the left and to the back, NIfTI to the right and to the front
+    affine[:2] *= -1  # DICOM axes point to the left and back, NIfTI axes to the right and front
     slices = [
         np.stack([pixels(*image) for image in zip(*phases, strict=True)], axis=-1)
         for phases in zip(cine.files, cine.headers, strict=True)

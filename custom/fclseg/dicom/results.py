@@ -25,7 +25,7 @@ class _Result(Protocol):
 
 
 def write_phases(out: Path, imported: Imported, results: list, anatomy: Anatomy) -> list[Path]:
-    """``CODE_ED.dcm``, ``CODE_ES.dcm`` and ``CODE_frame03.dcm`` for other phases; ``CODE.dcm`` where there is one."""
+    """Writes ``CODE_ED.dcm``, ``CODE_ES.dcm``, ``CODE_frame03.dcm`` ...; ``CODE.dcm`` for an image with one phase."""
     written = []
     for result in results:
         image = imported.patients[result.patient]

@@ -43,16 +43,18 @@ class Cine:
 
 
 def arrange(name: str, items: Sequence[tuple[Source, Any]]) -> Cine:
-    """Files of one series in a grid; a series that is no complete stack of one orientation is refused."""
+    """The files of one series as a grid. Raises unless the series is a complete stack of one orientation."""
     first = items[0][1]
     normal = _normal(first)
     for source, header in items:
         if np.abs(np.subtract(header.ImageOrientationPatient, first.ImageOrientationPatient)).max() > SAME_DIRECTION:
             raise DataError(
-                f"{source.path}: lies in another direction than the rest of series {name}; export one stack only"
+                f"{source.path}: has a different orientation than the rest of series {name}; export one stack only"
             )
         if (header.Rows, header.Columns) != (first.Rows, first.Columns) or header.PixelSpacing != first.PixelSpacing:
-            raise DataError(f"{source.path}: has another grid than the rest of series {name}; export one stack only")
+            raise DataError(
+                f"{source.path}: has a different grid than the rest of series {name}; export one stack only"
+            )
     slices: list[list[tuple[Source, Any]]] = []
     for item in sorted(items, key=lambda item: _along(item[1], normal)):
         if slices and abs(_along(item[1], normal) - _along(slices[-1][0][1], normal)) < SAME_PLACE_MM:
@@ -62,12 +64,12 @@ def arrange(name: str, items: Sequence[tuple[Source, Any]]) -> Cine:
     counts = sorted({len(one) for one in slices})
     where = f"{items[0][0].path.parent}: "
     if len(counts) > 1:
-        raise DataError(f"{where}series {name} has slices of {counts[0]} and of {counts[-1]} phases; export it whole")
+        raise DataError(f"{where}series {name} has slices with {counts[0]} and {counts[-1]} phases; export all of it")
     steps = np.diff([_along(one[0][1], normal) for one in slices])
     if len(steps) and np.ptp(steps) > EVEN * steps.mean():
         raise DataError(
             f"{where}the slices of series {name} are {steps.min():.1f} to {steps.max():.1f} mm "
-            "apart, so one is missing; export it whole"
+            "apart, so one is missing; export all of it"
         )
     ordered = [sorted(one, key=lambda item: (_time(item[1]), int(item[1].InstanceNumber or 0))) for one in slices]
     return Cine(

@@ -50,7 +50,7 @@ class Cache:
             lock.acquire()
         except Timeout:
             raise FCLSegError(
-                f"another study is running in {self.root}: wait until it has ended, or choose another --out"
+                f"another study is running in {self.root}: wait until it has finished, or choose another --out"
             ) from None
         try:
             yield

@@ -13,9 +13,9 @@ MASS_CHANGE = 0.25
 STROKE_CHANGE = 0.5
 MOVED_MM = 15.0
 OUTLIER = 0.5
-"""A wall keeps its mass, both ventricles pump the same blood, and a heart stays in its place (in the label maps of 40
-ACDC patients its middle moves by at most 8 mm): more difference than this means a wrong outline.
-A frame that leaves the curve of the others by more than half of its range is none of its extremes."""
+"""Tolerances. The mass of a wall is constant, both ventricles pump the same volume, and the heart stays in place (in
+the label maps of 40 ACDC patients its centre moves by at most 8 mm): a larger difference means that an outline is
+wrong. A frame that is off the curve of the others by more than half of its range cannot be ED or ES."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Heart:
 
 
 def find_heart(slices: torch.Tensor, windows: Windows, predict: Predict) -> Heart | None:
-    """The heart in slices [n, X, Y] without padding. None where no window finds anything."""
+    """The heart in slices [n, X, Y] without padding. None if no window finds anything."""
     few = slices[np.unique((np.linspace(0.3, 0.7, 3) * (len(slices) - 1)).round().astype(int))]
     places: list[tuple[Centre, float]] = []
     for start in _starts(slices.shape[1:], windows):
@@ -64,7 +64,7 @@ def recentre(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Pr
 
 
 def _starts(shape: Sequence[int], windows: Windows) -> list[Centre]:
-    """Evenly spread over the image."""
+    """Windows spread evenly over the image."""
     axes = []
     for axis, size in enumerate(shape):
         count = max(1, round(size * windows.spacing[axis] / (windows.side_mm / STARTS_PER_SIDE)))

@@ -13,14 +13,14 @@ from fclseg.finetune.inference.segment import Segmentation
 FEWEST_WALL = 0.8
 FEWEST_WINDOWS = 0.25
 FEWEST_STABLE = 0.8
-"""Below these shares a picture is to be looked at: cavity outline that has wall behind it, windows that agreed where
-the heart is, and overlap with the labels of a window that lies a little beside."""
+"""Below these fractions a result is flagged for review: the part of a cavity's outline that borders on its wall, the
+windows that agree on where the heart is, and the overlap with the labels from a slightly shifted window."""
 MOST_HOLES = 0.01
 MOST_CUT = 0.5
 FARTHEST_MM = 80.0
-"""Above these: holes as a share of what is outlined; the smaller of the cavity's areas in the two end slices as a share
-of its largest area; and the distance of the heart from the middle of the image. In the label maps of 40 ACDC patients
-the last two are at most .42 and 66 mm."""
+"""Above these values a result is flagged, too: holes as a fraction of what is outlined; the smaller of a cavity's areas
+in the first and last slice as a fraction of its largest area; and the distance of the heart from the image's centre. In
+the label maps of 40 ACDC patients, the last two are at most .42 and 66 mm."""
 
 
 @dataclass

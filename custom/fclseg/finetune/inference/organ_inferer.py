@@ -34,12 +34,12 @@ class OrganInferer(Inferer):
         centre = (slices.shape[1] // 2, slices.shape[2] // 2) if heart is None else heart.centre
         centre = recentre(slices, centre, self.windows, predict)
         planes = self.windows.paste(averaged(predict)(self.windows.cut(slices, centre)), centre, slices.shape[1:])
-        planes[:, 0] += 1 - planes.sum(dim=1)  # outside of the window
+        planes[:, 0] += 1 - planes.sum(dim=1)  # outside the window
         return planes.movedim(0, -1)
 
 
 def cleaning(anatomy: Anatomy) -> Callable[[torch.Tensor], torch.Tensor]:
-    """For labels [1, X, Y, S]: what inference throws away and fills. MONAI's own transforms need one more library."""
+    """The post-processing of inference for labels [1, X, Y, S]. MONAI's own transforms need another library."""
 
     def clean(labels: torch.Tensor) -> torch.Tensor:
         stack = np.moveaxis(labels[0].cpu().numpy().astype(np.uint8), -1, 0)

@@ -25,10 +25,10 @@ class Segmentation:
     """A label map in our axis order, and how reliable it is."""
 
     labels: np.ndarray  # [X, Y, S], uint8
-    centre: Centre | None = None  # of the window, where the organ was looked for
-    agreement: float | None = None  # of the windows that looked for it
-    stability: float | None = None  # overlap with the labels of a window that lies a little beside
-    off_centre_mm: tuple[float, float] | None = None  # of the window, from the middle of the image without padding
+    centre: Centre | None = None  # centre of the window, if the organ was located first
+    agreement: float | None = None  # agreement of the windows that searched for the organ
+    stability: float | None = None  # overlap with the labels from a slightly shifted window
+    off_centre_mm: tuple[float, float] | None = None  # the window's centre relative to the centre of the image
 
 
 class Segmenter:
@@ -60,7 +60,7 @@ class Segmenter:
         return Segmentation(self._label_map(torch.cat(chunks)))
 
     def _around_the_organ(self, voxels: np.ndarray, volume: Volume, near: Centre | None) -> Segmentation:
-        """Without the borders with which tools make images larger: they must not change anything."""
+        """Segment the image without its padding, which must not change anything."""
         area = unpadded(voxels)
         start = (area[0].start, area[1].start)
         inside = voxels[area]
