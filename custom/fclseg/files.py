@@ -57,7 +57,7 @@ def append_line(path: Path, line: str) -> None:
 
 def _to_disk(path: Path) -> None:
     """Wait until a file's content, or a folder's list of names, is on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows flushes no file open for reading
     try:
         os.fsync(descriptor)
     finally:
@@ -77,7 +77,8 @@ def make_folder(folder: Path) -> None:
     """Create a private folder if needed. Raises a one-sentence error if it is not writable."""
     try:
         private_folder(folder)
-        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):  # a folder that existed before
+        by_account = os.access in os.supports_effective_ids  # not on Windows
+        if not os.access(folder, os.W_OK | os.X_OK, effective_ids=by_account):  # a folder that existed before
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise DataError(f"{folder} cannot be written to ({error.strerror}): choose another folder") from None

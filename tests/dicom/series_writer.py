@@ -2,8 +2,8 @@
 
 import numpy as np
 import pydicom
-from pydicom.dataset import FileDataset, FileMetaDataset
-from pydicom.uid import ExplicitVRLittleEndian, MRImageStorage, generate_uid
+from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
+from pydicom.uid import EnhancedMRImageStorage, ExplicitVRLittleEndian, MRImageStorage, generate_uid
 
 ORIENTATION = [0.58, 0.81, 0.0871, -0.4, 0.19, 0.8966]
 
@@ -41,6 +41,40 @@ def write_series(folder, voxels, spacing, *, patient="Doe^Jane", number="12345",
     affine[:3, 3] = origin
     affine[:2] *= -1
     return affine
+
+
+def write_enhanced(folder, voxels, spacing):
+    """The same as one enhanced file with all slices and phases; returns the affine [4, 4] in NIfTI's coordinates."""
+    affine = write_series(folder, voxels, spacing)
+    classic = [pydicom.dcmread(path) for path in sorted(folder.iterdir())]
+    enhanced = classic[0]
+    frames = []
+    for image in classic:  # in no order, as their names
+        own = Dataset()
+        own.PlanePositionSequence = [_item(ImagePositionPatient=image.ImagePositionPatient)]
+        own.CardiacSynchronizationSequence = [_item(NominalCardiacTriggerDelayTime=float(image.TriggerTime))]
+        own.FrameContentSequence = [_item(TemporalPositionIndex=1 + int(image.TriggerTime / 40))]
+        frames.append(own)
+    shared = Dataset()
+    shared.PlaneOrientationSequence = [_item(ImageOrientationPatient=enhanced.ImageOrientationPatient)]
+    shared.PixelMeasuresSequence = [_item(PixelSpacing=enhanced.PixelSpacing, SliceThickness=enhanced.SliceThickness)]
+    enhanced.SharedFunctionalGroupsSequence, enhanced.PerFrameFunctionalGroupsSequence = [shared], frames
+    enhanced.NumberOfFrames = len(frames)
+    enhanced.PixelData = b"".join(image.PixelData for image in classic)
+    for name in ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "SliceThickness", "TriggerTime"):
+        delattr(enhanced, name)
+    enhanced.SOPClassUID = enhanced.file_meta.MediaStorageSOPClassUID = EnhancedMRImageStorage
+    for path in folder.iterdir():
+        path.unlink()
+    enhanced.save_as(folder / "IM1", enforce_file_format=True)
+    return affine
+
+
+def _item(**values):
+    item = Dataset()
+    for name, value in values.items():
+        setattr(item, name, value)
+    return item
 
 
 def _image(pixels, study, frame, series):

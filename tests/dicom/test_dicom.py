@@ -21,12 +21,12 @@ from fclseg.networks.model_file import TrainedModel
 
 pydicom, highdicom = pytest.importorskip("pydicom"), pytest.importorskip("highdicom")
 
-from series_writer import write_series  # noqa: E402
+from series_writer import write_enhanced, write_series  # noqa: E402
 
-from fclseg.dicom.importing import import_folder  # noqa: E402
+from fclseg.dicom.importing import import_folder, read_sources  # noqa: E402
 from fclseg.dicom.read import find_series, to_nifti  # noqa: E402
 from fclseg.dicom.results import write_phases  # noqa: E402
-from fclseg.dicom.segmentation import read_segmentation  # noqa: E402
+from fclseg.dicom.segmentation import read_segmentation, write_segmentation  # noqa: E402
 
 SPACING = (1.5, 1.25, 8.0)
 RADII = (14, 12, 9, 8, 10, 13)
@@ -88,10 +88,11 @@ def test_labels_go_back_to_dicom_voxel_by_voxel_and_function_is_that_of_the_nift
     imported = import_folder(tmp_path / "in", out / "images", keep_sources=True)
     results = Inference(segmenter, find_cases(str(out / "images"), all_phases=True), out).run()
     written = write_phases(out, imported, results, anatomy)
-    assert [path.name for path in written] == ["patient001_ED.dcm", "patient001_ES.dcm"]
+    names = ["ED", "frame02", "frame03", "ES", "frame05", "frame06"]
+    assert [path.name for path in written] == [f"patient001_{name}.dcm" for name in names], "one for each phase"
     labels = np.asarray(nib.load(tmp_path / "nifti" / "scan_seg.nii.gz").dataobj)
     assert (results[0].phases["ED"].frame, results[0].phases["ES"].frame) == (1, 4)
-    for path, frame in zip(written, (0, 3), strict=True):
+    for path, frame in zip(written, range(6), strict=True):
         np.testing.assert_array_equal(read_segmentation(path), labels[..., frame])
         segmentation, source = pydicom.dcmread(path), pydicom.dcmread(next((tmp_path / "in").iterdir()))
         assert segmentation.FrameOfReferenceUID == source.FrameOfReferenceUID
@@ -100,12 +101,34 @@ def test_labels_go_back_to_dicom_voxel_by_voxel_and_function_is_that_of_the_nift
     assert fractions[0] == pytest.approx(fractions[1], abs=1e-6)
 
 
+def test_an_enhanced_file_is_read_like_the_series_and_labels_go_back_to_it(tmp_path):
+    voxels = beating_disc()
+    affine = write_enhanced(tmp_path / "in", voxels, SPACING)
+    imported = import_folder(tmp_path / "in", tmp_path / "out" / "images", keep_sources=True)
+    assert imported.problems == []
+    image = nib.load(imported.patients["patient001"])
+    np.testing.assert_array_equal(np.asarray(image.dataobj), voxels)
+    np.testing.assert_allclose(image.affine, affine, atol=1e-4)
+    assert image.header.get_zooms() == pytest.approx((*SPACING, 0.04), rel=1e-4)
+    labels = (voxels[..., 1] > 500).astype(np.uint8)
+    sources = [phases[1] for phases in read_sources(imported.patients["patient001"].parent)]
+    write_segmentation(tmp_path / "a.dcm", labels, sources, from_labels({"structures": {"1": "LV"}}, "the test"), "ED")
+    volume = highdicom.seg.segread(tmp_path / "a.dcm").get_volume(combine_segments=True, skip_overlap_checks=True)
+    lps = np.diag([-1, -1, 1, 1]) @ affine
+    x, y, s = np.nonzero(labels)
+    places = (lps @ np.stack([x, y, s, np.ones_like(x)]))[:3].T
+    indices = np.nonzero(volume.array)
+    found = (volume.affine @ np.stack([*indices, np.ones_like(indices[0])]))[:3].T
+    order = [np.lexsort(np.round(one, 2).T) for one in (places, found)]
+    np.testing.assert_allclose(found[order[1]], places[order[0]], atol=0.01)
+
+
 def test_incomplete_and_foreign_files_are_named(tmp_path):
     write_series(tmp_path / "in", beating_disc(), SPACING)
     (tmp_path / "in" / "readme.txt").write_text("no image")
     files = sorted((tmp_path / "in").glob("IM*"))
     files[3].unlink()
-    with pytest.raises(DataError, match="slices of 5 and of 6 phases"):
+    with pytest.raises(DataError, match="slices with 5 and 6 phases"):
         import_folder(tmp_path / "in", tmp_path / "out")
     assert not (tmp_path / "out").exists()
     files[4].write_bytes(files[4].read_bytes()[:300])

@@ -87,8 +87,12 @@ def test_refusals(tmp_path, monkeypatch, arguments, sentence):
         find_cases(**arguments)
 
 
+SIZES = (2.5, 2.5, 2.0)
+WHO = {"patient": "p", "image": "i", "phase": None, "frame": None}
+
+
 def counted(labels, **who):
-    return measure(Segmentation(labels), (2.5, 2.5, 2.0), ANATOMIES["acdc"], patient="p", image="i", **who)
+    return measure(Segmentation(labels), SIZES, ANATOMIES["acdc"], **WHO | who)
 
 
 def test_volumes_agree_with_voxel_counting():
@@ -103,9 +107,9 @@ def test_volumes_agree_with_voxel_counting():
 
 
 def test_a_cavity_without_wall_and_a_slice_without_cavity_are_flagged():
-    labels = np.zeros((20, 20, 4), np.uint8)
-    labels[4:16, 4:16] = 2
-    labels[6:14, 6:14] = 3
+    labels = np.zeros((20, 20, 5), np.uint8)
+    labels[4:16, 4:16, :4] = 2
+    labels[6:14, 6:14, :4] = 3
     labels[0:2, 0:2] = 1
     assert counted(labels, phase=None, frame=None).flags == []
     gap = labels.copy()
@@ -117,6 +121,28 @@ def test_a_cavity_without_wall_and_a_slice_without_cavity_are_flagged():
     open_wall[:, 14:16] = 0
     (flag,) = counted(open_wall, phase=None, frame=None).flags
     assert flag == "25 % of the LV's outline has no MYO behind it"
+
+
+def test_holes_missing_slices_and_a_heart_in_the_wrong_place_are_flagged():
+    labels = np.zeros((20, 20, 4), np.uint8)
+    labels[4:16, 4:16, :3] = 2
+    labels[6:14, 6:14, :3] = 3
+    labels[0:2, 0:2] = 1
+    assert counted(labels, phase=None, frame=None).flags == []
+    holes = labels.copy()
+    holes[9:11, 9:12, 0] = 0  # 6 of 448 voxels
+    assert "what is outlined has holes" in counted(holes, phase=None, frame=None).flags
+    (flag,) = counted(labels[..., :3], phase=None, frame=None).flags
+    assert flag == "LV is large in the first and in the last slice: slices may be missing"
+    far = measure(Segmentation(labels, off_centre_mm=(66.0, -88.0)), SIZES, ANATOMIES["acdc"], **WHO)
+    assert far.flags == ["the heart was found 110 mm from the middle of the image"]
+
+
+def test_a_heart_that_jumps_between_the_phases_is_flagged():
+    phases = [frame("ED", 120, 130), frame("ES", 48, 58)]
+    phases[0].off_centre_mm, phases[1].off_centre_mm = (3.0, 0.0), (3.0, 20.0)
+    result = patient_result("p", phases, ANATOMIES["acdc"], Body())
+    assert result.flags == ["the heart was found 20 mm apart at ED and at ES"]
 
 
 def frame(phase, lv, rv, myo=100.0, number=None):

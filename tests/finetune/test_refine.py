@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from fclseg.anatomy.families.plain import from_labels
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.finetune.inference.refine import ROTATIONS, SCALES, averaged, cleaned
 from fclseg.presets import get_preset
@@ -77,6 +78,18 @@ def test_structures_of_other_organs_may_have_several_pieces():
     wanted = labels.copy()
     wanted[0, 0, 8] = 0
     np.testing.assert_array_equal(cleaned(labels, get_anatomy("hvsmr")), wanted)
+
+
+def test_organs_that_have_nothing_to_do_with_each_other_are_all_kept_and_lose_small_components():
+    labels = np.zeros((1, 20, 40), np.uint8)
+    labels[0, 2:12, 2:12] = 1  # liver
+    labels[0, 2:8, 30:36] = 2  # two kidneys, smaller than the liver
+    labels[0, 12:18, 30:36] = 2
+    wanted = labels.copy()
+    labels[0, 18, 2] = 1
+    labels[0, 0, 20:22] = 2
+    plain = from_labels({"structures": {"1": "liver", "2": "kidneys"}}, "the test")
+    np.testing.assert_array_equal(cleaned(labels, plain), wanted)
 
 
 def test_an_empty_prediction_stays_empty():

@@ -71,9 +71,8 @@ class Anatomy:
     spacing_mm: float  # in-plane pixel size that slices are resampled to, before the preset's scale
     bundle: str  # folder below bundles/
     slice_axis: int = 2  # used if neither the affine nor the voxel sizes determine it
-    compact: bool = (
-        False  # True if the structures fit into a network's window: they are located first and then segmented
-    )
+    one_organ: bool = field(default=True, repr=False)  # False if the structures may lie apart, in several components
+    compact: bool = False  # True if the structures fit into a network's window: located first and then segmented
     partitions: int = 4  # S: ordered groups of slices along the slice axis
     measurements: tuple[
         Mass | EjectionFraction | Wall, ...

@@ -50,18 +50,24 @@ def finetune(arguments: argparse.Namespace) -> int:
 
     anatomy = folder_anatomy(arguments.folder)
     changes: dict[str, object] = {
-        "dataset_dir": str(arguments.folder),
-        "output_dir": str(arguments.out),
+        "dataset_dir": arguments.folder,  # as Path and tuple, or MONAI executes texts that begin with $
+        "output_dir": arguments.out,
         "preset": arguments.preset,
         "seed": arguments.seed,
-        "pretrained_encoder": None if arguments.encoder is None else str(arguments.encoder),
-        "pretrained_network": str(shipped_model(anatomy.bundle)) if arguments.network == SHIPPED else arguments.network,
+        "pretrained_encoder": arguments.encoder,
+        "pretrained_network": shipped_model(anatomy.bundle)
+        if arguments.network == SHIPPED
+        else _path(arguments.network),
     }
     if arguments.epochs is not None:
         changes["epochs"] = arguments.epochs
     if arguments.train_on_all:
         labelled = sorted({volume.patient for volume in read_folder(arguments.folder) if volume.label is not None})
-        changes |= {"train_patients": labelled, "validation_patients": []}
+        changes |= {"train_patients": tuple(labelled), "validation_patients": ()}
     run_bundle(anatomy, changes)
     print(f"segment with it: fclseg segment SCAN --out RESULTS --model {arguments.out / 'model.safetensors'}")
     return 0
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)

@@ -1,13 +1,14 @@
 """The slice store on disk: its name, its lock, and files that are either complete or absent."""
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
@@ -67,14 +68,14 @@ def store_lock(folder: Path) -> Iterator[None]:
     """Only one process at a time may build ``folder``. The system releases the lock even if its holder is killed."""
     try:
         private_folder(folder.parent)
-        file = _lock(folder, wait=True)
+        lock = _lock(folder, wait=True)
     except OSError as error:
         hint = "make it writable or set FCLSEG_CACHE to another folder"
         raise DataError(f"{folder.parent}: the cache folder cannot be used ({error.strerror}); {hint}") from None
     try:
         yield
     finally:
-        _unlock(folder, file)
+        _unlock(folder, lock)
 
 
 @contextlib.contextmanager
@@ -110,32 +111,23 @@ def _lock_path(folder: Path) -> Path:
     return folder.with_name(folder.name + ".lock")
 
 
-def _lock(folder: Path, wait: bool) -> int:
-    while True:
-        file = os.open(_lock_path(folder), os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            # The previous holder removed its lock file: make sure that we locked the one that exists now.
-            if os.fstat(file).st_ino == os.stat(_lock_path(folder)).st_ino:
-                return file
-        except FileNotFoundError:
-            pass
-        except OSError:
-            os.close(file)
-            raise
-        os.close(file)
+def _lock(folder: Path, wait: bool) -> FileLock:
+    """Held, or ``filelock.Timeout``. The library works on every system, and notices a lock file that was removed."""
+    lock = FileLock(_lock_path(folder))
+    lock.acquire(timeout=-1 if wait else 0)
+    return lock
 
 
-def _unlock(folder: Path, file: int) -> None:
-    with contextlib.suppress(FileNotFoundError):
+def _unlock(folder: Path, lock: FileLock) -> None:
+    with contextlib.suppress(OSError):  # Windows removes no open file: there the lock file stays
         os.unlink(_lock_path(folder))
-    os.close(file)
+    lock.release()
 
 
 def _remove_abandoned(cache: Path) -> None:
     for draft in cache.glob("*.building"):
         folder = draft.with_name(draft.name.removesuffix(".building"))
-        with contextlib.suppress(BlockingIOError):
-            file = _lock(folder, wait=False)
+        with contextlib.suppress(Timeout):
+            lock = _lock(folder, wait=False)
             shutil.rmtree(draft, ignore_errors=True)
-            _unlock(folder, file)
+            _unlock(folder, lock)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nibabel as nib
 
+from fclseg.dicom.frames import Source
 from fclseg.dicom.read import find_series, to_nifti
 from fclseg.dicom.series import Cine
 from fclseg.documents import read_json, understood
@@ -58,11 +59,11 @@ def import_folder(source: Path, out: Path, *, keep_sources: bool = False) -> Imp
     return Imported(patients, key, found.problems)
 
 
-def read_sources(folder: Path) -> list[list[Path]]:
-    """The DICOM files of an imported patient by slice and phase."""
+def read_sources(folder: Path) -> list[list[Source]]:
+    """Where the images of an imported patient come from, by slice and phase."""
     file = folder / SOURCES
     with understood(file, "remove the folder of results and run the command again"):
-        return [[Path(name) for name in names] for names in read_json(file)]
+        return [[Source(Path(path), frame) for path, frame in phases] for phases in read_json(file)]
 
 
 def _order(cine: Cine) -> tuple[str, str]:
@@ -89,5 +90,6 @@ def _write(cine: Cine, folder: Path, code: str) -> Path:
 
 
 def _write_sources(folder: Path, cine: Cine) -> None:
-    """Record the source files. Do not use this for data that you share: paths can contain patient names."""
-    write_text(folder / SOURCES, json.dumps([[str(path.resolve()) for path in phases] for phases in cine.files]))
+    """Record the sources. Do not use this for data that you share: paths can contain patient names."""
+    places = [[(str(source.path.resolve()), source.frame) for source in phases] for phases in cine.files]
+    write_text(folder / SOURCES, json.dumps(places))

@@ -25,7 +25,7 @@ class _Result(Protocol):
 
 
 def write_phases(out: Path, imported: Imported, results: list, anatomy: Anatomy) -> list[Path]:
-    """Writes ``CODE_ED.dcm`` and so on for named phases; ``CODE.dcm`` for an image with a single phase."""
+    """Writes ``CODE_ED.dcm``, ``CODE_ES.dcm``, ``CODE_frame03.dcm`` ...; ``CODE.dcm`` for an image with one phase."""
     written = []
     for result in results:
         image = imported.patients[result.patient]
@@ -33,10 +33,9 @@ def write_phases(out: Path, imported: Imported, results: list, anatomy: Anatomy)
         sources = read_sources(image.parent)
         labels = labels if labels.ndim == 4 else labels[..., None]
         for number, one in enumerate(result.volumes):
-            if one.phase is None and labels.shape[3] > 1:
-                continue
-            path = out / (f"{result.patient}_{one.phase}.dcm" if one.phase else f"{result.patient}.dcm")
-            phases = [names[number] for names in sources]
-            write_segmentation(path, labels[..., number], phases, anatomy, one.phase or "")
+            phase = one.phase or (f"frame{one.frame:02d}" if one.frame is not None and labels.shape[3] > 1 else "")
+            path = out / (f"{result.patient}_{phase}.dcm" if phase else f"{result.patient}.dcm")
+            images = [phases[number] for phases in sources]
+            write_segmentation(path, labels[..., number], images, anatomy, phase)
             written.append(path)
     return written

@@ -8,7 +8,7 @@ import numpy as np
 
 from fclseg import __version__
 from fclseg.anatomy.base import Anatomy
-from fclseg.dicom.read import pydicom
+from fclseg.dicom.frames import Source, headers, pydicom
 from fclseg.errors import FCLSegError
 from fclseg.files import whole_file
 
@@ -21,12 +21,13 @@ def highdicom() -> Any:
     return library
 
 
-def write_segmentation(path: Path, labels: np.ndarray, sources: Sequence[Path], anatomy: Anatomy, phase: str) -> None:
-    """Labels [X, Y, S] of one phase in the order of the files ``sources``, one per slice."""
+def write_segmentation(path: Path, labels: np.ndarray, sources: Sequence[Source], anatomy: Anatomy, phase: str) -> None:
+    """Labels [X, Y, S] of one phase in the order of ``sources``, one per slice."""
     seg, library = highdicom(), pydicom()
     from pydicom.sr.codedict import codes
 
-    images = [library.dcmread(source) for source in sources]
+    images = [library.dcmread(file) for file in dict.fromkeys(source.path for source in sources)]
+    enhanced = sources[0].frame is not None  # the library takes one such file, and the places of its frames
     algorithm = seg.AlgorithmIdentificationSequence("FCLSeg", codes.DCM.ArtificialIntelligence, __version__)
     segments = [
         seg.seg.SegmentDescription(
@@ -40,7 +41,7 @@ def write_segmentation(path: Path, labels: np.ndarray, sources: Sequence[Path], 
         for one in anatomy.structures
     ]
     dataset = seg.seg.Segmentation(
-        source_images=images,
+        source_images=images[:1] if enhanced else images,
         pixel_array=np.ascontiguousarray(np.transpose(labels, (2, 1, 0))),
         segmentation_type=seg.seg.SegmentationTypeValues.BINARY,
         segment_descriptions=segments,
@@ -54,9 +55,24 @@ def write_segmentation(path: Path, labels: np.ndarray, sources: Sequence[Path], 
         device_serial_number="0",
         series_description=f"Research only: {anatomy.title} {phase}"[:64],
         omit_empty_frames=False,
+        **(_planes(seg, sources) if enhanced else {}),
     )
     with whole_file(path) as draft:
         dataset.save_as(draft)
+
+
+def _planes(seg: Any, sources: Sequence[Source]) -> dict[str, Any]:
+    """Places of the slices of one phase, which are only some of the frames of an enhanced file."""
+    known = {source: header for path in {source.path for source in sources} for source, header in headers(path)}
+    own = [known[source] for source in sources]
+    steps = np.linalg.norm(np.diff([np.array(one.ImagePositionPatient, float) for one in own], axis=0), axis=1)
+    thickness = float(getattr(own[0], "SliceThickness", None) or (steps.mean() if len(steps) else 1.0))
+    between = float(steps.mean()) if len(steps) else thickness
+    return {
+        "plane_positions": [seg.PlanePositionSequence("PATIENT", one.ImagePositionPatient) for one in own],
+        "plane_orientation": seg.PlaneOrientationSequence("PATIENT", own[0].ImageOrientationPatient),
+        "pixel_measures": seg.PixelMeasuresSequence(own[0].PixelSpacing, thickness, between),
+    }
 
 
 def read_segmentation(path: Path) -> np.ndarray:

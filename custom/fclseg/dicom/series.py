@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fclseg.dicom.frames import Source
 from fclseg.errors import DataError
 
 SAME_PLACE_MM = 0.1
@@ -19,7 +19,7 @@ EVEN = 0.05
 class Cine:
     """Files by slice and phase, ordered by position along the normal and by time."""
 
-    files: tuple[tuple[Path, ...], ...]  # [slice][phase]
+    files: tuple[tuple[Source, ...], ...]  # [slice][phase]
     headers: tuple[tuple[Any, ...], ...]  # pydicom datasets without pixels
     normal: tuple[float, float, float]
 
@@ -42,32 +42,33 @@ class Cine:
         return float(steps.mean()) / 1000 if len(steps) and (steps > 0).all() and has_times(self.headers[0]) else None
 
 
-def arrange(name: str, items: Sequence[tuple[Path, Any]]) -> Cine:
+def arrange(name: str, items: Sequence[tuple[Source, Any]]) -> Cine:
     """The files of one series as a grid. Raises unless the series is a complete stack of one orientation."""
     first = items[0][1]
     normal = _normal(first)
-    for path, header in items:
+    for source, header in items:
         if np.abs(np.subtract(header.ImageOrientationPatient, first.ImageOrientationPatient)).max() > SAME_DIRECTION:
             raise DataError(
-                f"{path}: has a different orientation than the rest of series {name}; export one stack only"
+                f"{source.path}: has a different orientation than the rest of series {name}; export one stack only"
             )
         if (header.Rows, header.Columns) != (first.Rows, first.Columns) or header.PixelSpacing != first.PixelSpacing:
-            raise DataError(f"{path}: has a different grid than the rest of series {name}; export one stack only")
-    slices: list[list[tuple[Path, Any]]] = []
+            raise DataError(
+                f"{source.path}: has a different grid than the rest of series {name}; export one stack only"
+            )
+    slices: list[list[tuple[Source, Any]]] = []
     for item in sorted(items, key=lambda item: _along(item[1], normal)):
         if slices and abs(_along(item[1], normal) - _along(slices[-1][0][1], normal)) < SAME_PLACE_MM:
             slices[-1].append(item)
         else:
             slices.append([item])
     counts = sorted({len(one) for one in slices})
+    where = f"{items[0][0].path.parent}: "
     if len(counts) > 1:
-        raise DataError(
-            f"{items[0][0].parent}: series {name} has slices with {counts[0]} and {counts[-1]} phases; export all of it"
-        )
+        raise DataError(f"{where}series {name} has slices with {counts[0]} and {counts[-1]} phases; export all of it")
     steps = np.diff([_along(one[0][1], normal) for one in slices])
     if len(steps) and np.ptp(steps) > EVEN * steps.mean():
         raise DataError(
-            f"{items[0][0].parent}: the slices of series {name} are {steps.min():.1f} to {steps.max():.1f} mm "
+            f"{where}the slices of series {name} are {steps.min():.1f} to {steps.max():.1f} mm "
             "apart, so one is missing; export all of it"
         )
     ordered = [sorted(one, key=lambda item: (_time(item[1]), int(item[1].InstanceNumber or 0))) for one in slices]

@@ -142,6 +142,11 @@ class Site:
             volumes, image_size=self.preset.images.size, spacing=spacing, cache=self.place.cache, progress=False
         )
         indices = store.select(labelled=True if labels else None)
+        if labels and (highest := int(store.labels[indices].max(initial=0))) >= self.anatomy.classes:
+            raise DataError(
+                f"{self.place.name} has the label {highest}, and this run segments {self.anatomy.describe_values()}: "
+                "change the labels, or say in labels.json what they mean; this site cannot take part"
+            )
         return SliceSampler(
             store,
             indices,

@@ -1,11 +1,12 @@
 """Results on disk, one JSON file per cell under its content key. An interrupted study resumes from them."""
 
-import fcntl
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder, write_text
@@ -44,14 +45,17 @@ class Cache:
         The operating system releases the lock when its process ends. Reading needs no lock.
         """
         private_folder(self.root)
-        with open(self.root / ".lock", "w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FCLSegError(
-                    f"another study is running in {self.root}: wait until it has finished, or choose another --out"
-                ) from None
+        lock = FileLock(self.root / ".lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise FCLSegError(
+                f"another study is running in {self.root}: wait until it has finished, or choose another --out"
+            ) from None
+        try:
             yield
+        finally:
+            lock.release()
 
     def put(self, key: str, result: dict[str, Any]) -> None:
         write_text(self.path(key), json.dumps(result, indent=1))

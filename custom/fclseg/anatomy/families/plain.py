@@ -84,6 +84,7 @@ ANATOMY = Anatomy(
     structures=(),
     spacing_mm=SPACING_MM,
     bundle="nifti_unet",
+    one_organ=False,
     recognises=recognises,
     read=read,
 )

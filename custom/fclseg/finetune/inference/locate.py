@@ -8,7 +8,7 @@ network trained on five others, about 20 of 35 windows met there and at most 8 a
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,11 +33,11 @@ class Heart:
     agreement: float  # fraction of all windows that met here, weighted by their confidence
 
 
-def find_heart(slices: torch.Tensor, area: tuple[slice, slice], windows: Windows, predict: Predict) -> Heart | None:
-    """The heart in slices [n, X, Y]; ``area`` is the image without padding. None if no window finds anything."""
+def find_heart(slices: torch.Tensor, windows: Windows, predict: Predict) -> Heart | None:
+    """The heart in slices [n, X, Y] without padding. None if no window finds anything."""
     few = slices[np.unique((np.linspace(0.3, 0.7, 3) * (len(slices) - 1)).round().astype(int))]
     places: list[tuple[Centre, float]] = []
-    for start in _starts(area, windows):
+    for start in _starts(slices.shape[1:], windows):
         centre, sure = start, 0.0
         for _ in range(MOVES):
             before = centre
@@ -63,13 +63,12 @@ def recentre(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Pr
     return centre
 
 
-def _starts(area: tuple[slice, slice], windows: Windows) -> list[Centre]:
-    """Windows spread evenly over the area."""
+def _starts(shape: Sequence[int], windows: Windows) -> list[Centre]:
+    """Windows spread evenly over the image."""
     axes = []
-    for axis, part in enumerate(area):
-        size = part.stop - part.start
+    for axis, size in enumerate(shape):
         count = max(1, round(size * windows.spacing[axis] / (windows.side_mm / STARTS_PER_SIDE)))
-        axes.append([part.start + round(size * (2 * i + 1) / (2 * count)) for i in range(count)])
+        axes.append([round(size * (2 * i + 1) / (2 * count)) for i in range(count)])
     return [(x, y) for x in axes[0] for y in axes[1]]
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from monai.inferers import Inferer
 
+from fclseg.anatomy.base import Anatomy
 from fclseg.finetune.inference.locate import find_heart, recentre
-from fclseg.finetune.inference.refine import keep_largest_piece
+from fclseg.finetune.inference.refine import averaged, cleaned
 from fclseg.finetune.inference.windows import Windows
 
 
@@ -28,15 +30,19 @@ class OrganInferer(Inferer):
 
     def _one(self, image: torch.Tensor, predict: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         slices = image.movedim(-1, 0).contiguous().float().cpu()
-        area = (slice(0, slices.shape[1]), slice(0, slices.shape[2]))
-        heart = find_heart(slices, area, self.windows, predict)
+        heart = find_heart(slices, self.windows, predict)
         centre = (slices.shape[1] // 2, slices.shape[2] // 2) if heart is None else heart.centre
         centre = recentre(slices, centre, self.windows, predict)
-        planes = self.windows.paste(predict(self.windows.cut(slices, centre)), centre, slices.shape[1:])
+        planes = self.windows.paste(averaged(predict)(self.windows.cut(slices, centre)), centre, slices.shape[1:])
         planes[:, 0] += 1 - planes.sum(dim=1)  # outside the window
         return planes.movedim(0, -1)
 
 
-def keep_largest(labels: torch.Tensor) -> torch.Tensor:
-    """Keeps only the largest component of labels [1, X, Y, S]. MONAI's own transform needs another library."""
-    return torch.from_numpy(keep_largest_piece(labels[0].cpu().numpy()))[None]
+def cleaning(anatomy: Anatomy) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The post-processing of inference for labels [1, X, Y, S]. MONAI's own transforms need another library."""
+
+    def clean(labels: torch.Tensor) -> torch.Tensor:
+        stack = np.moveaxis(labels[0].cpu().numpy().astype(np.uint8), -1, 0)
+        return torch.from_numpy(np.moveaxis(cleaned(stack, anatomy), 0, -1).copy())[None]
+
+    return clean

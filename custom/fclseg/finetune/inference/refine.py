@@ -20,6 +20,9 @@ ROTATIONS = (-20.0, 0.0, 20.0)
 SCALES = (0.9, 1.0, 1.12)
 """Degrees, and the visible part of the window: well within the range of the augmentation during training."""
 
+SMALL_COMPONENT = 0.1
+"""If a structure may have several components, those smaller than this fraction of the largest one are removed."""
+
 Predict = Callable[[torch.Tensor], torch.Tensor]
 """Square images [n, 1, H, H] -> class probabilities [n, C, H, H]."""
 
@@ -57,8 +60,10 @@ def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
     """A label map [S, X, Y] as its anatomy allows it: one component per structure, and no holes in a cavity.
 
     Everything else becomes background. Organs that are not compact may have a structure in several places. For them,
-    only the largest component of all structures together is kept.
+    only the largest component of all structures together is kept. Separate organs only lose small components.
     """
+    if not anatomy.one_organ:
+        return _without_small_components(labels)
     labels = keep_largest_piece(labels)
     if not anatomy.compact:
         return labels
@@ -68,6 +73,17 @@ def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
     for wall in (one for one in anatomy.measurements if isinstance(one, Wall)):
         _fill(labels, anatomy.structure(wall.cavity).value, anatomy.structure(wall.wall).value)
     return labels
+
+
+def _without_small_components(labels: np.ndarray) -> np.ndarray:
+    """Removes the components of each structure that are much smaller than its largest one."""
+    kept = np.zeros_like(labels)
+    for value in np.unique(labels[labels > 0]):
+        pieces, _ = ndimage.label(labels == value, structure=np.ones((3,) * labels.ndim))
+        sizes = np.bincount(pieces.ravel())
+        sizes[0] = 0
+        kept[(sizes >= SMALL_COMPONENT * sizes.max())[pieces] & (pieces > 0)] = value
+    return kept
 
 
 def _fill(labels: np.ndarray, cavity: int, wall: int) -> None:

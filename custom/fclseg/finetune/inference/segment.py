@@ -1,6 +1,7 @@
 """Segments one volume on its own grid. Evaluation and inference share this code."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ class Segmentation:
     centre: Centre | None = None  # centre of the window, if the organ was located first
     agreement: float | None = None  # agreement of the windows that searched for the organ
     stability: float | None = None  # overlap with the labels from a slightly shifted window
+    off_centre_mm: tuple[float, float] | None = None  # the window's centre relative to the centre of the image
 
 
 class Segmenter:
@@ -57,13 +59,24 @@ class Segmenter:
         chunks = [self._slide(chunk, volume.spacing) for chunk in stack.split(SLICES_AT_ONCE)]
         return Segmentation(self._label_map(torch.cat(chunks)))
 
-    @torch.inference_mode()
     def _around_the_organ(self, voxels: np.ndarray, volume: Volume, near: Centre | None) -> Segmentation:
+        """Segment the image without its padding, which must not change anything."""
+        area = unpadded(voxels)
+        start = (area[0].start, area[1].start)
+        inside = voxels[area]
+        found = self._compact(inside, volume, None if near is None else (near[0] - start[0], near[1] - start[1]))
+        labels = np.zeros(voxels.shape, np.uint8)
+        labels[area] = found.labels
+        centre = found.centre and (found.centre[0] + start[0], found.centre[1] + start[1])
+        return replace(found, labels=labels, centre=centre)
+
+    @torch.inference_mode()
+    def _compact(self, voxels: np.ndarray, volume: Volume, near: Centre | None) -> Segmentation:
         windows = Windows(self.model.image_size, self.model.spacing, volume.spacing)
         whole = _stack(self.prepare.scale(voxels, volume))
         agreement = None
         if near is None:
-            heart = find_heart(whole, unpadded(voxels), windows, self._probabilities)
+            heart = find_heart(whole, windows, self._probabilities)
             if heart is None:
                 return Segmentation(np.zeros(voxels.shape, np.uint8))
             near, agreement = heart.centre, heart.agreement
@@ -73,7 +86,7 @@ class Segmenter:
         labels = self._in_window(local, windows, centre)
         aside = tuple(round(centre[axis] + SHIFT_PIXELS * windows.pixel_mm / windows.spacing[axis]) for axis in (0, 1))
         stability = overlap(labels, self._in_window(local, windows, (aside[0], aside[1])))
-        return Segmentation(labels, centre, agreement, stability)
+        return Segmentation(labels, centre, agreement, stability, _off_centre(centre, voxels.shape, volume.spacing))
 
     def _in_window(self, slices: torch.Tensor, windows: Windows, centre: Centre) -> np.ndarray:
         predict = averaged(self._probabilities) if self.refined else self._probabilities
@@ -81,9 +94,11 @@ class Segmenter:
         return self._label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
 
     def _label_map(self, classes: torch.Tensor) -> np.ndarray:
-        """Classes [S, X, Y] -> [X, Y, S], only the largest component."""
+        """Classes [S, X, Y] -> [X, Y, S], as the anatomy allows them."""
         labels = classes.numpy().astype(np.uint8)
-        return np.moveaxis(cleaned(labels, self.model.anatomy) if self.refined else keep_largest_piece(labels), 0, -1)
+        anatomy = self.model.anatomy
+        whole = self.refined or not anatomy.one_organ
+        return np.moveaxis(cleaned(labels, anatomy) if whole else keep_largest_piece(labels), 0, -1)
 
     def _probabilities(self, images: torch.Tensor) -> torch.Tensor:
         return torch.cat(
@@ -112,6 +127,11 @@ def overlap(one: np.ndarray, other: np.ndarray) -> float:
     """Dice of all structures together; 1 if both are empty."""
     size = int((one > 0).sum()) + int((other > 0).sum())
     return 2 * int(((one == other) & (one > 0)).sum()) / size if size else 1.0
+
+
+def _off_centre(centre: Centre, shape: Sequence[int], spacing: Sequence[float]) -> tuple[float, float]:
+    x, y = ((centre[axis] - (shape[axis] - 1) / 2) * spacing[axis] for axis in (0, 1))
+    return x, y
 
 
 def _stack(scaled: np.ndarray) -> torch.Tensor:

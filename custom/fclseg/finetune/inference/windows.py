@@ -25,10 +25,14 @@ class Windows:
         return self.size * self.pixel_mm
 
     def cut(self, slices: torch.Tensor, centre: Centre) -> torch.Tensor:
-        """Slices [n, X, Y] -> windows [n, 1, size, size]; black outside the image."""
+        """Slices [n, X, Y] -> windows [n, 1, size, size]; where the image ends, its border continues.
+
+        Networks hardly ever see a black edge in training, and cropping an image should not change its labels.
+        """
         pixels = (torch.arange(self.size) - (self.size - 1) / 2) * self.pixel_mm
         places = [centre[axis] + pixels / self.spacing[axis] for axis in (0, 1)]
-        return _sample(slices[:, None], [_relative(at, n) for at, n in zip(places, slices.shape[1:], strict=True)])
+        places = [_relative(at, n) for at, n in zip(places, slices.shape[1:], strict=True)]
+        return _sample(slices[:, None], places, "border")
 
     def paste(self, planes: torch.Tensor, centre: Centre, shape: Sequence[int]) -> torch.Tensor:
         """Planes [n, C, size, size] of a window -> [n, C, X, Y] on the slices' grid; zero outside the window."""
@@ -36,7 +40,7 @@ class Windows:
         for axis in (0, 1):
             mm = (torch.arange(shape[axis]) - centre[axis]) * self.spacing[axis]
             places.append(_relative(mm / self.pixel_mm + (self.size - 1) / 2, self.size))
-        return _sample(planes, places)
+        return _sample(planes, places, "zeros")
 
     def voxel(self, centre: Centre, pixel: Sequence[float]) -> Centre:
         """The voxel of the slices that is nearest to a position in the window."""
@@ -61,7 +65,7 @@ def _relative(index: torch.Tensor, size: int) -> torch.Tensor:
     return 2 * (index + 0.5) / size - 1
 
 
-def _sample(planes: torch.Tensor, places: list[torch.Tensor]) -> torch.Tensor:
+def _sample(planes: torch.Tensor, places: list[torch.Tensor], outside: str) -> torch.Tensor:
     x, y = torch.meshgrid(*places, indexing="ij")
     grid = torch.stack([y, x], dim=-1).to(planes.dtype)[None].expand(len(planes), -1, -1, -1)
-    return F.grid_sample(planes, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+    return F.grid_sample(planes, grid, mode="bilinear", padding_mode=outside, align_corners=False)

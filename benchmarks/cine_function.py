@@ -1,0 +1,77 @@
+"""Cine phantoms without named phases: are ED and ES found, and is the ejection fraction that of the known truth?
+
+    python benchmarks/cine_function.py --patients 10
+    python benchmarks/cine_function.py --patients 10 --model my_model/model.safetensors
+
+Each phantom is segmented as a lone 4D file, without the Info.cfg that names its phases.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+
+from fclseg.data.phantom import write_phantom
+from fclseg.finetune.inference.cases import find_cases
+from fclseg.finetune.inference.run import Inference
+from fclseg.finetune.inference.segment import Segmenter
+from fclseg.networks.model_file import load_model
+from fclseg.resources import shipped_model
+
+VALUES = {"LV": 3, "RV": 1}
+
+
+def truth(folder: Path) -> tuple[dict[str, int], dict[str, float]]:
+    """The named phases, and the ejection fraction by counting voxels of the true label maps."""
+    lines = (line.split(":") for line in (folder / "Info.cfg").read_text().splitlines())
+    phases = {name.strip(): int(value) for name, value in lines if name.strip() in ("ED", "ES")}
+    labels = {
+        phase: np.asarray(nib.load(next(folder.glob(f"*_frame{frame:02d}_gt.nii.gz"))).dataobj)
+        for phase, frame in phases.items()
+    }
+    amounts = {name: [int((labels[phase] == value).sum()) for phase in ("ED", "ES")] for name, value in VALUES.items()}
+    return phases, {name: 100 * (first - last) / first for name, (first, last) in amounts.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--patients", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=1000)
+    parser.add_argument("--model", type=Path, help="default: the shipped one")
+    arguments = parser.parse_args()
+    segmenter = Segmenter(load_model(arguments.model or shipped_model("acdc_unet")))
+    errors: dict[str, list[float]] = {name: [] for name in VALUES}
+    right = 0
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        for folder in write_phantom(place / "phantom", "acdc", arguments.patients, arguments.seed):
+            phases, fractions = truth(folder)
+            scan = place / f"{folder.name}.nii.gz"
+            shutil.copy2(next(folder.glob("*_4d.nii.gz")), scan)
+            (result,) = Inference(segmenter, find_cases(str(scan)), place / f"out_{folder.name}").run()
+            found = {phase: one.frame for phase, one in result.phases.items()}
+            near = all(abs((found.get(phase) or 99) - frame) <= 1 for phase, frame in phases.items())
+            right += near
+            text = ""
+            for structure, known in fractions.items():
+                value = result.value(f"{structure} ejection fraction")
+                if value is not None:
+                    errors[structure].append(value.number - known)
+                    text += f"  {structure} EF {value.number:.1f} (true {known:.1f})"
+            print(f"{folder.name}: found {found}, true {phases}{text}", flush=True)
+    for structure, values in errors.items():
+        print(
+            f"{structure} ejection fraction: mean error {np.mean(values):+.1f}, "
+            f"mean absolute {np.abs(values).mean():.1f}, largest {np.abs(values).max():.1f} points "
+            f"in {len(values)} patients"
+        )
+    print(f"ED and ES within one frame: {right} of {arguments.patients}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

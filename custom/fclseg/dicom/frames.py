@@ -1,0 +1,104 @@
+"""The images of one DICOM file: one in a classic file, all frames of an enhanced one."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fclseg.errors import DataError, FCLSegError
+
+NEEDED = ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing", "Rows", "Columns", "SeriesInstanceUID")
+HEADER_TAGS = (
+    *NEEDED, "StudyInstanceUID", "FrameOfReferenceUID", "InstanceNumber", "TriggerTime", "TemporalPositionIdentifier",
+    "SliceThickness", "PatientID", "PatientName", "PatientSize", "PatientWeight", "HeartRate", "SeriesDescription",
+    "SeriesNumber", "NumberOfFrames", "Modality", "SOPClassUID", "RescaleSlope", "RescaleIntercept",
+)  # fmt: skip
+SHARED, PER_FRAME = "SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence"
+FRAME_TAGS = (
+    ("PlanePositionSequence", "ImagePositionPatient", "ImagePositionPatient"),
+    ("PlaneOrientationSequence", "ImageOrientationPatient", "ImageOrientationPatient"),
+    ("PixelMeasuresSequence", "PixelSpacing", "PixelSpacing"),
+    ("PixelMeasuresSequence", "SliceThickness", "SliceThickness"),
+    ("CardiacSynchronizationSequence", "NominalCardiacTriggerDelayTime", "TriggerTime"),
+    ("FrameContentSequence", "TemporalPositionIndex", "TemporalPositionIdentifier"),
+    ("PixelValueTransformationSequence", "RescaleSlope", "RescaleSlope"),
+    ("PixelValueTransformationSequence", "RescaleIntercept", "RescaleIntercept"),
+)
+"""Where an enhanced file keeps what a classic one has at its top: (sequence, name there, classic name)."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where an image comes from."""
+
+    path: Path
+    frame: int | None = None  # of a file that holds many, counted from 0
+
+
+def pydicom() -> Any:
+    """The library, or an error that says how to install it."""
+    try:
+        import pydicom as library
+    except ImportError:
+        raise FCLSegError("reading DICOM needs pydicom: install it with pip install 'fclseg[dicom]'") from None
+    return library
+
+
+def headers(path: Path) -> list[tuple[Source, Any]]:
+    """The images of a file with their classic tags; none for reports, localisers without geometry and the like."""
+    try:
+        dataset = pydicom().dcmread(
+            path, stop_before_pixels=True, specific_tags=[*HEADER_TAGS, SHARED, PER_FRAME], force=False
+        )
+        many = int(getattr(dataset, "NumberOfFrames", None) or 1) > 1
+        found = _frames(path, dataset) if many else [(Source(path), dataset)]
+    except Exception:  # pydicom has no single error type for damaged files
+        raise DataError(f"{path}: is a damaged DICOM file; copy or export it again") from None
+    found = [(source, header) for source, header in found if not _absent(header)]
+    if many and not found:
+        raise DataError(f"{path}: contains frames without positions; export the series with one file per image")
+    return found
+
+
+def _absent(header: Any) -> list[str]:
+    return [name for name in NEEDED if getattr(header, name, None) in (None, "")]
+
+
+def _frames(path: Path, dataset: Any) -> list[tuple[Source, Any]]:
+    shared = getattr(dataset, SHARED, None)
+    found = []
+    for number, own in enumerate(getattr(dataset, PER_FRAME, None) or ()):
+        header = pydicom().Dataset()
+        for name in HEADER_TAGS:
+            if (value := getattr(dataset, name, None)) is not None:
+                setattr(header, name, value)
+        for sequence, name, classic in FRAME_TAGS:
+            group = getattr(own, sequence, None) or (shared and getattr(shared[0], sequence, None))
+            if group and (value := getattr(group[0], name, None)) is not None:
+                setattr(header, classic, value)
+        header.InstanceNumber = number + 1
+        found.append((Source(path, number), header))
+    return found
+
+
+def pixels(source: Source, header: Any) -> np.ndarray:
+    """Pixels [column, row], with the rescaling of the header applied."""
+    plane = _array(source.path)
+    plane = plane if source.frame is None else plane[source.frame]
+    if plane.ndim != 2:
+        raise DataError(f"{source.path}: is not a greyscale image; export the original series")
+    slope, intercept = float(getattr(header, "RescaleSlope", 1)), float(getattr(header, "RescaleIntercept", 0))
+    if (slope, intercept) != (1.0, 0.0):
+        return (plane.astype(np.float32) * slope + intercept).T
+    return plane.astype(np.int32 if plane.dtype.itemsize > 2 or plane.dtype.kind == "u" else np.int16).T
+
+
+@lru_cache(maxsize=1)
+def _array(path: Path) -> np.ndarray:
+    """All pixels of a file; kept for the next frame of the same one."""
+    try:
+        return pydicom().dcmread(path).pixel_array
+    except Exception as error:
+        raise DataError(f"{path}: its pixels cannot be read ({error}); export it uncompressed") from None
