@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Two test processes with one thread each; a file's tests stay together because they share what they prepare.
+# Two test processes with one thread each. The tests of a file stay together because they share fixtures.
 PARALLEL := -n 2 --dist loadfile
 
 .PHONY: help install demo weights test nightly mutants lint types format clean
@@ -18,23 +18,23 @@ $(STAMP): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
-# Small enough for five minutes on two cores. The study resumes, so an interrupted demo continues where it was.
-# Its patients are other hearts on other scanners than those that the shipped weights were trained on.
+# Takes at most five minutes on two cores. Studies can be resumed, so an interrupted demo continues where it stopped.
+# Its patients have different hearts and scanners than those used to train the shipped weights.
 demo: $(STAMP)   ## phantom hospitals -> federated pre-training -> fine-tuning -> demo_output/local/report.html
 	$(BIN)/fclseg study local --preset demo --methods random,shipped,fclopt_dp --labels 0,1,2 --folds 1 --sites 3 \
 	    --patients 5 --rounds 12 --set images.size=64 --set images.pixel_scale=2.4 --set finetuning.epochs=60 \
 	    --set finetuning.refined=true --out demo_output
 
-weights: $(STAMP) ## train the weights that the bundles ship, on phantoms alone (about 15 minutes on one idle core)
+weights: $(STAMP) ## train the weights of the bundles, only on phantoms (about 15 minutes on one idle core)
 	OMP_NUM_THREADS=1 $(BIN)/python -m fclseg.finetune.weights
 
-test: lint types ## style, types, and all but the nightly tests (under 9 minutes on 2 cores)
+test: lint types ## style, types, and all tests except the nightly ones (under 9 minutes on 2 cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
 nightly: $(STAMP) ## only the tests that are too long for every run
 	$(BIN)/python -m pytest -m nightly $(PARALLEL)
 
-mutants: $(STAMP) ## apply each of the deliberate faults to a copy and see that the tests notice (nightly; 25 minutes)
+mutants: $(STAMP) ## apply each deliberate bug to a copy and check that the tests notice it (nightly; 25 minutes)
 	$(BIN)/python tests/mutants/run.py --jobs 2
 
 lint: $(STAMP)   ## style and formatting
@@ -47,5 +47,5 @@ types: $(STAMP)  ## static types
 format: $(STAMP)
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-clean:           ## remove the environment and everything the demo made
+clean:           ## remove the environment and the demo's output
 	rm -rf $(VENV) demo_output

@@ -1,6 +1,6 @@
 """Puts the top-level folders ``bundles`` and ``jobs`` into the wheel, inside the package (``fclseg/resources.py``).
 
-Everything else about the build is in pyproject.toml, which cannot name data that lie outside of the package.
+Everything else about the build is in pyproject.toml, which cannot list data outside of the package.
 """
 
 import shutil
@@ -17,19 +17,21 @@ SHIPPED = (
     "bundles/*/models/model.safetensors",
     "jobs/**/*",
 )
-"""What belongs to a bundle or a job; of its models only the weights, and nothing else that a training left there."""
+"""The files of a bundle or a job. Of its models only the weights, not the other files of a training."""
 
 
 class BuildWithResources(build_py):
     def run(self) -> None:
         super().run()
-        if self.editable_mode:  # the checkout itself is installed, and its folders are found there
+        if self.editable_mode:  # an editable install uses the folders of the checkout
             return
         root = Path(__file__).parent
         for source in sorted(path for pattern in SHIPPED for path in root.glob(pattern) if path.is_file()):
             target = Path(self.build_lib, "fclseg", source.relative_to(root))
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)  # follows links: bundles share configs, and a wheel has no links
+            shutil.copyfile(
+                source, target
+            )  # links are followed: bundles share configs, and a wheel cannot contain links
 
 
 setup(cmdclass={"build_py": BuildWithResources})

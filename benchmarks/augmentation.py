@@ -1,8 +1,8 @@
-"""Share of a BYOL training step that loading slices and making two views takes: prints one line.
+"""Measures how much of a BYOL training step loading slices and making two views takes. Prints one line.
 
     python benchmarks/augmentation.py [--preset small] [--steps 100]
 
-Loading and views are timed inside the very rounds whose length they are compared with.
+Loading and views are timed inside the same rounds that they are compared with.
 """
 
 import argparse
@@ -22,11 +22,11 @@ from fclseg.methods.training import make_optimizer, train_round
 from fclseg.presets import get_preset
 
 TARGET = 0.10
-"""Augmentation and loading together should take no more of a step than this."""
+"""Augmentation and loading together should take at most this fraction of a step."""
 
 
 class Stopwatch:
-    """Adds up the time spent in what it wraps."""
+    """Adds up the time spent in the wrapped function."""
 
     def __init__(self):
         self.seconds = 0.0
@@ -64,11 +64,11 @@ def phantom_sampler(folder: Path, method: Method) -> TimedSampler:
 
 
 def measure(sampler: TimedSampler, method: Method, least: int) -> tuple[float, float, float, int]:
-    """Seconds of loading, of making views and of everything, and the number of steps (at least ``least``)."""
+    """Seconds for loading, for making views and in total, and the number of steps (at least ``least``)."""
     optimizer, views = make_optimizer(method), method.views
     total, steps, round_number = 0.0, 0, 0
     while steps < least:
-        if round_number < 2:  # counting starts with the second round: the first one warms up
+        if round_number < 2:  # counting starts with the second round, because the first one is a warm-up
             sampler.stopwatch, viewing = Stopwatch(), Stopwatch()
             method.views = partial(viewing.time, views)
         settings = {"lr": 0.01, "epochs": 1, "seed": 0, "site": "site-1", "round_number": round_number}

@@ -2,8 +2,8 @@
 
     python benchmarks/codec_rates.py [--preset small] [--set NAME=VALUE] [--rounds 4] [--figure FILE]
 
-The update is that of the online network and the predictor in the last of a few rounds on a phantom. An error of 1 is
-that of sending nothing.
+The update is that of the online network and the predictor in the last of a few rounds on a phantom. An error of 1
+corresponds to sending nothing.
 """
 
 import argparse
@@ -88,7 +88,9 @@ def draw(points: dict[str, list[tuple[float, float]]], path: Path) -> None:
         shown = [pair for pair in pairs if pair[1] > 0]
         axes.plot(*zip(*shown, strict=True), "o-", label=family)
     axes.set(xscale="log", yscale="log", xlabel="bits per number", ylabel="squared error / squared update")
-    axes.set(xlim=(0.5, 5), ylim=(0.005, 1))  # where the coders differ; 8 bits and more lose next to nothing
+    axes.set(
+        xlim=(0.5, 5), ylim=(0.005, 1)
+    )  # the range in which the coders differ; 8 bits and more lose almost nothing
     axes.legend()
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=110)

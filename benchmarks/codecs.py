@@ -1,10 +1,10 @@
-"""What coding and decoding an update of the paper's networks costs: prints one line per codec.
+"""Measures the cost of encoding and decoding an update of the paper's networks. Prints one line per codec.
 
     python benchmarks/codecs.py [--codecs lossless 8bit tiny] [--batch 2] [--steps 47]
 
 The update is that of the online network and the predictor after a BYOL step on random images. The time is compared
 with a local epoch of ``steps`` such steps of the preset's batch; a step is timed with ``batch`` images per view and
-scaled up, which takes seconds instead of minutes. Memory is what encoding and decoding allocate at most, in networks.
+scaled up, which takes seconds instead of minutes. Memory is the peak of encoding and decoding, in units of networks.
 """
 
 import argparse
@@ -27,12 +27,12 @@ TARGET = 0.05
 
 
 def one_step(images: int) -> tuple[dict[str, Arrays], dict[str, Arrays], float]:
-    """The components before and after a step, and the seconds that it took for a whole batch."""
+    """The components before and after a step, and the time of the step for a whole batch."""
     preset = get_preset("paper")
     method = build_method("fclopt", preset, seed=0)
     optimizer, size = make_optimizer(method), preset.images.size
     batch = Batch(torch.rand(images, 1, size, size), torch.zeros(images, dtype=torch.uint8))
-    for _ in range(2):  # the first prepares kernels and memory, and is not timed
+    for _ in range(2):  # the first step prepares kernels and memory and is not timed
         before = {name: to_arrays(method.send(name)) for name in COMPONENTS}
         started = time.perf_counter()
         optimizer.zero_grad()
@@ -57,7 +57,7 @@ def code(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> t
 
 
 def peak(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> float:
-    """The most that is allocated at a time, in networks."""
+    """Peak memory, in units of networks."""
     tracemalloc.start()
     sent = codec.encode(after["online"], before["online"], seed=1).message
     codec.decode(sent, after["online"], before["online"], seed=1)
@@ -69,8 +69,8 @@ def peak(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--codecs", nargs="+", choices=list(CODECS), default=list(CODECS))
-    parser.add_argument("--batch", type=int, default=2, help="images of the timed step (default 2)")
-    parser.add_argument("--steps", type=int, default=47, help="steps of a local epoch (default 47, the paper's)")
+    parser.add_argument("--batch", type=int, default=2, help="images in the timed step (default 2)")
+    parser.add_argument("--steps", type=int, default=47, help="steps per local epoch (default 47, the paper's)")
     arguments = parser.parse_args()
     before, after, step = one_step(arguments.batch)
     whole = sum(map(array_bytes, after.values()))

@@ -1,4 +1,4 @@
-"""Which share of an FCL training step do drawing Q' and the loss take, forward and backward?
+"""Measures how much of an FCL training step drawing Q' and the loss take, forward and backward.
 
     python benchmarks/fcl_loss.py [--preset small] [--sites 4] [--steps 20]
 

@@ -1,9 +1,9 @@
-"""What federation costs: wall time of a run over the sites' own training time, and peak memory of server and site.
+"""Measures the cost of federation: wall time of a run over the sites' training time, and peak memory of both sides.
 
     python benchmarks/federation_overhead.py [--data FOLDER] [--sites 4] [--rounds 5] [--preset small]
 
-All sites run at the same time (-t = -n), so with few cores the sum of their training times, shared by the cores, is the
-least that is possible. Prints one line.
+All sites run at the same time (-t = -n). With few cores, the sum of their training times divided by the number of cores
+is therefore the lower bound. Prints one line.
 """
 
 import argparse

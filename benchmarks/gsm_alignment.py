@@ -2,12 +2,12 @@
 
     python benchmarks/gsm_alignment.py [--data FOLDER] [--jobs fcl_fe_ns fcl] [--rounds 10] [--epochs 1] [--seed 0]
 
-After a round of local training, before any averaging, every site's bank holds features of its own images by its own
-network. ``across`` is the mean distance between two sites' mean features of the same partition, ``between`` that
-between two partitions of one site; a unified space has a small ratio, which is given after the last round and, as the
-networks drift apart less and less while the learning rate falls, for every round. ``averaged`` is the ratio when all
-sites use the averaged network: what is left are different patients. Without ``--data`` a phantom with one scanner per
-site is used. The sites run one after the other in this process.
+After a round of local training, before averaging, every site's bank contains features of its own images from its own
+network. ``across`` is the mean distance between two sites' mean features of the same partition, ``between`` that of two
+partitions of one site. A unified space has a small ratio. It is printed after the last round and also for every
+round, because the networks drift apart less as the learning rate falls. ``averaged`` is the ratio if all sites use the
+averaged network, so that only the patients differ. Without ``--data``, a phantom with one scanner per site is used.
+The sites run one after the other in this process.
 """
 
 import argparse
@@ -49,7 +49,7 @@ class Alignment(NamedTuple):
 def federated(
     row: Row, preset: Preset, store: SliceStore, sites: dict[str, list[str]], seed: int
 ) -> tuple[list[float], list[float], list[Alignment], Alignment]:
-    """Run the row's exchange plan: losses, spread of features and alignments by round, alignment after averaging."""
+    """Run the row's exchange plan. Returns losses, feature spread and alignment by round, and after averaging."""
     methods = {site: build_method(row, preset, seed) for site in sites}
     samplers = {
         site: SliceSampler(
@@ -86,7 +86,7 @@ def federated(
 
 
 def exchange(row: Row, methods: dict[str, FCL], samplers: dict[str, SliceSampler]) -> None:
-    """What server and sites do between two rounds."""
+    """What the server and the sites do between rounds."""
     for flow in row.flows:
         sent = {site: method.send(flow.component) for site, method in methods.items()}
         if flow.combine == MEAN:
@@ -113,7 +113,7 @@ def alignment(methods: Iterable[FCL]) -> Alignment:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="data folder (default: a phantom of 3 patients a site)")
+    parser.add_argument("--data", type=Path, help="data folder (default: a phantom with 3 patients per site)")
     parser.add_argument("--jobs", nargs="+", default=["fcl_fe_ns", "fcl"])
     parser.add_argument("--preset", default="small")
     parser.add_argument("--sites", type=int, default=4)

@@ -1,9 +1,9 @@
-"""Damaged, contradictory and strange images through ``data check`` and inference, counted by class.
+"""Runs damaged, contradictory and strange images through ``data check`` and inference, and counts outcomes by class.
 
     python benchmarks/mutated_inputs.py --count 1000
 
-Every mutation says what must happen: it is refused in one sentence, or it is harmless and the labels stay right. A
-traceback, a hang, a wrong acceptance or a half-written file is a failure, and the exit code says so.
+Every mutation states what must happen: the image is refused in one sentence, or the change is harmless and the labels
+stay correct. A traceback, a hang, a wrong acceptance or a half-written file is a failure and sets the exit code.
 """
 
 import argparse
@@ -40,7 +40,7 @@ Random = np.random.Generator
 
 
 class Threshold(nn.Module):
-    """A network whose right answer is known: bright pixels are structure 1."""
+    """A network whose correct answer is known: bright pixels are structure 1."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return torch.cat([0.5 - images, images - 0.5], dim=1) * 40
@@ -186,7 +186,7 @@ MUTATIONS = [
 
 
 def outcome(mutation: Mutation, folder: Path, random: Random, segmenter: Segmenter) -> str:
-    """What became of one mutated image: refused, right, wrong, hang, traceback or half-written."""
+    """The outcome for one mutated image: refused, right, wrong, hang, traceback or half-written."""
     data, out = folder / "data", folder / "out"
     data.mkdir()
     path = data / "a.nii.gz"
@@ -211,10 +211,10 @@ def outcome(mutation: Mutation, folder: Path, random: Random, segmenter: Segment
 
 
 def right(image: nib.Nifti1Image, labels: nib.Nifti1Image, out: Path) -> bool:
-    """Whether the bright half of the image is marked, where it lies in the world, with its true size.
+    """Whether the bright half of the image is labelled, at its position in the world, with its true size.
 
-    An image whose changed header still describes the disc (other order, turned, padded, other grey values) has as many
-    millilitres as the original.
+    An image whose changed header still describes the disc (other axis order, rotated, padded, other grey values) has
+    the same volume as the original.
     """
     values = np.asarray(image.dataobj, dtype=np.float64)
     bright = values > (values.min() + values.max()) / 2
@@ -226,7 +226,7 @@ def right(image: nib.Nifti1Image, labels: nib.Nifti1Image, out: Path) -> bool:
 
 
 def run(count: int, seed: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]:
-    """Outcomes by class, and everything that should not have happened."""
+    """Outcomes by class, and all failures."""
     signal.signal(signal.SIGALRM, _too_long)
     segmenter = Segmenter(TrainedModel(Threshold(), from_labels({"structures": {"1": "LV"}}, "-"), 32, 1.5, "demo"))
     counts: Counter[tuple[str, str]] = Counter()

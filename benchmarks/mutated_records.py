@@ -1,9 +1,9 @@
-"""Damaged run and study folders, splits, tables and model files: nothing but a result or one sentence may come out.
+"""Reads damaged run and study folders, splits, tables and model files. The outcome must be a result or one sentence.
 
     python benchmarks/mutated_records.py --count 1000
 
-Intact files are damaged one at a time, as text (cut short, wrong bytes, nesting, very long numbers) or as a document
-(an entry removed or replaced), and read by the code that a command reads them with.
+Intact files are damaged one at a time, as text (truncated, wrong bytes, nesting, very long numbers) or as a document
+(an entry removed or replaced), and read by the same code as in a command.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from fclseg.networks.model_file import TrainedModel, load_model, write_model
 from fclseg.study.report.page import write_report
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "study"))
-from full_study import write_study, write_tables  # a finished study that nobody had to train
+from full_study import write_study, write_tables  # a finished study that was not trained
 
 SECONDS = 30
 Random = np.random.Generator
@@ -46,7 +46,7 @@ LEAVES: list[Any] = [None, "x", "", [], {}, -1, 0, 1e308, -1e308, float("nan"), 
 
 @dataclass(frozen=True)
 class Record:
-    """A file of the intact folder, and how a command reads it."""
+    """A file in the intact folder, and how a command reads it."""
 
     name: str
     file: str
@@ -54,7 +54,7 @@ class Record:
 
 
 def make_folder(folder: Path) -> None:
-    """One intact example of everything."""
+    """One intact example of each kind."""
     write_study(folder / "study")
     sites = {f"site-{n}": {"status": "ok", "loss": 1.0 / n, "feature_std": 0.5, "images": 9} for n in (1, 2)}
     way = {"payload": {"online": 900, "target": 900}, "wire": 2000}
@@ -121,7 +121,7 @@ def site_policy(path: Path) -> Policy:
 
 
 def damage(path: Path, random: Random) -> str:
-    """Change the file in one way; the name of it."""
+    """Change the file in one way. Returns the name of the change."""
     content = path.read_bytes()
     kinds: list[tuple[str, Callable[[], bytes]]] = [
         ("cut short", lambda: content[: random.integers(0, len(content))]),
@@ -154,7 +154,7 @@ def _changed(content: bytes, random: Random) -> bytes:
 
 
 def _replaced(path: Path, random: Random, remove: bool = False) -> bytes:
-    """A JSON document, or the lines of one, with one entry somewhere changed or gone."""
+    """A JSON document (or JSON lines) with one entry changed or removed."""
     lines = path.suffix == ".jsonl"
     document = [json.loads(line) for line in path.read_text().splitlines()] if lines else read_json(path)
     place, depth = document, int(random.integers(0, 7))
@@ -190,7 +190,7 @@ def outcome(record: Record, folder: Path) -> str:
 
 
 def run(count: int, seed: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]:
-    """Outcomes by kind of file, and everything that should not have happened."""
+    """Outcomes by kind of file, and all failures."""
     signal.signal(signal.SIGALRM, _too_long)
     counts: Counter[tuple[str, str]] = Counter()
     faults = []
@@ -199,7 +199,7 @@ def run(count: int, seed: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]
         make_folder(folder)
         known = records(folder)
         for record in known:
-            record.read(folder)  # intact, it must be read
+            record.read(folder)  # the intact file must be readable
         for number in range(count):
             record, random = known[number % len(known)], np.random.default_rng([seed, number])
             path, kept = folder / record.file, folder / "kept"

@@ -1,10 +1,10 @@
-"""What one of four sites can do to the encoder by sending its updates a thousand times too long.
+"""Measures how much one of four sites can damage the encoder by multiplying its updates by a thousand.
 
     python benchmarks/poisoned_site.py --out /scratch/poisoned
 
-Real rounds on a phantom (server, executors and learners in one process, without the wire), one run honest and the
-others with a bad site, under each of the server's protections; then a decoder is trained on the frozen encoder, and its
-Dice on held-out patients is printed, one line per run.
+Real rounds on a phantom (server, executors and learners in one process, without the network): honest runs, and runs
+with a bad site under each of the server's protections. Then a decoder is trained on the frozen encoder, and its Dice on
+held-out patients is printed, one line per run.
 """
 
 import argparse
@@ -36,7 +36,7 @@ RUNS = {
 
 
 def poison(sent: Message, received: Message) -> Message:
-    """Every update a thousand times as long; variances stay positive, so that each number alone looks possible."""
+    """Multiply every update by a thousand. Variances stay positive, so that each single number looks valid."""
     for name, part in sent.components.items():
         for key, value in part.items():
             if value.dtype == np.float32:

@@ -2,7 +2,7 @@
 
     python benchmarks/ptnu.py [--share 0.5]
 
-``share`` is d / d0: how much nearer to the online network the target is to come.
+``share`` is d / d0: how much closer to the online network the target must get.
 """
 
 import argparse

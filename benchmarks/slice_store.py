@@ -1,8 +1,8 @@
-"""What the slice store buys: prints one line.
+"""Measures what the slice store saves. Prints one line.
 
     python benchmarks/slice_store.py [--preset small] [--patients 10] [--data DIR]
 
-Times the build of a store, opening it again, and reading random batches from it, on phantom data or on your own folder.
+Times building a store, opening it again, and reading random batches from it, on phantom data or on your own folder.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def timed(function, *arguments, **options):
 
 
 def reading_rate(sampler: SliceSampler) -> float:
-    """Slices a second, in shuffled epochs as training reads them."""
+    """Slices per second, in shuffled epochs as in training."""
     slices, epoch, started = 0, 0, time.perf_counter()
     while time.perf_counter() - started < SECONDS:
         slices += sum(len(batch.images) for batch in sampler.epoch(generator(0, epoch)))
@@ -40,7 +40,7 @@ def reading_rate(sampler: SliceSampler) -> float:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", default="small")
-    parser.add_argument("--patients", type=int, default=10, help="of the phantom (default 10)")
+    parser.add_argument("--patients", type=int, default=10, help="number of phantom patients (default 10)")
     parser.add_argument("--data", type=Path, help="a data folder instead of the phantom")
     arguments = parser.parse_args()
     preset = get_preset(arguments.preset)
@@ -49,7 +49,7 @@ def main():
             write_phantom(Path(folder) / "data", patients=arguments.patients)
         volumes = read_folder(arguments.data or Path(folder) / "data")
         spacing = preset.images.spacing(volumes[0].anatomy)
-        Preprocessor(preset.images.size, spacing)  # so that importing MONAI does not count as building
+        Preprocessor(preset.images.size, spacing)  # so that the time to import MONAI does not count
         size = {
             "image_size": preset.images.size,
             "spacing": spacing,

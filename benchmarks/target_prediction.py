@@ -24,7 +24,7 @@ def mean(values: list[float]) -> float:
 
 
 def absences(records: list[dict]) -> dict[int, list[dict[str, float]]]:
-    """Errors by the number of rounds that a site had missed when it was asked."""
+    """Errors by the number of rounds that a site had missed."""
     last: dict[str, int] = {}
     found: dict[int, list[dict[str, float]]] = defaultdict(list)
     for record in records:

@@ -1,4 +1,4 @@
-"""Kills a run with -9 at random moments, starts it again each time, and compares with a run that was left alone.
+"""Kills a run with -9 at random moments, restarts it each time, and compares it with an uninterrupted run.
 
     python benchmarks/ten_kills.py [--kills 10] [--rounds 30] [--seed 0]
 
@@ -47,7 +47,7 @@ def finished_rounds(folder: Path) -> int:
 
 
 def identical(a: Path, b: Path) -> bool:
-    """Whether the last checkpoints of two folders hold the same bits."""
+    """Whether the last checkpoints of two folders have the same bits."""
     first, second = (
         load_file(sorted((folder / "runs" / "fclopt_dp-demo" / "checkpoints").glob("*"))[-1]) for folder in (a, b)
     )
@@ -72,7 +72,7 @@ def main() -> None:
         for _ in range(arguments.kills):
             began = time.monotonic()
             process, before = start(killed, data, arguments.rounds), finished_rounds(killed)
-            # Some kills come while the run starts, most once it has got going again.
+            # Some kills happen while the run starts, most of them once it is running again.
             while moments.random() > 0.005 and finished_rounds(killed) == before and time.monotonic() - began < 120:
                 time.sleep(0.5)
             time.sleep(moments.uniform(0, 4))

@@ -1,8 +1,8 @@
-"""What the variables of ``fclseg.environment`` save of a fine-tuning step: prints one line.
+"""Measures how much of a fine-tuning step the variables of ``fclseg.environment`` save. Prints one line.
 
     python benchmarks/training_environment.py [--steps 100] [--repeats 3]
 
-Processes with and without them take turns, so that both meet the same machine; the processor time of the best is taken.
+Processes with and without them alternate, so that both see the same machine load. The best processor time counts.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def step_seconds(steps: int, variables: dict[str, str]) -> float:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=100, help="steps per process (default 100)")
-    parser.add_argument("--repeats", type=int, default=3, help="processes of either kind (default 3)")
+    parser.add_argument("--repeats", type=int, default=3, help="processes of each kind (default 3)")
     options = parser.parse_args()
     turns = [
         (step_seconds(options.steps, {}), step_seconds(options.steps, TRAINING_ENVIRONMENT))
@@ -45,7 +45,7 @@ def main():
     ]
     without, with_them = (min(times) for times in zip(*turns, strict=True))
     print(
-        f"training environment: {1e3 * without:.1f} ms of processor time a step, {1e3 * with_them:.1f} ms with them, "
+        f"training environment: {1e3 * without:.1f} ms of processor time per step, {1e3 * with_them:.1f} ms with them, "
         f"{1 - with_them / without:.0%} saved"
     )
 

@@ -1,4 +1,4 @@
-"""Bytes that really crossed against the payload that the paper counts, per direction, for networks of the paper's size.
+"""Compares the bytes on the wire with the payload that the paper counts, per direction, at the paper's network size.
 
     python benchmarks/wire_bytes.py [--jobs fclopt fclopt_ptnu fclopt_dp fedbyol] [--codec C] [--sites 2] [--rounds 3]
 
@@ -40,7 +40,9 @@ def measure(job: str, codec: str | None, data: Path, sites: int, rounds: int, ru
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", nargs="+", default=["fclopt", "fclopt_ptnu", "fclopt_dp", "fedbyol"])
-    parser.add_argument("--codec", help="instead of the jobs' own; what NVFlare adds weighs more, the less there is")
+    parser.add_argument(
+        "--codec", help="codec instead of the jobs' own; NVFlare's overhead matters more for smaller messages"
+    )
     parser.add_argument("--sites", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Draw slices of phantom patients with their labels, and of real ones beside them when a folder is given.
+"""Draws slices of phantom patients with their labels, and real patients next to them if a folder is given.
 
     python docs/make_phantom_picture.py docs/images/phantom.png
     python docs/make_phantom_picture.py OUT.png --real FOLDER
 
-A picture that shows real patients is for looking at, not for the repository.
+Do not commit a picture that shows real patients.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from fclseg.data.slices import SliceStore, open_store
 
 COLOURS = {structure.name: structure.colour for structure in ANATOMY.structures}
 LEVELS = {"base": 0.15, "middle": 0.5, "apex": 0.85}
-"""Where in the stack the slices of a picture are taken."""
+"""Positions of the slices of a picture in the stack."""
 SIZE, SPACING = 128, 1.5
 
 
 def columns(folder: Path, patients: int, cache: Path) -> list[list[tuple[str, np.ndarray, np.ndarray]]]:
-    """For some patients (title, image, labels) of three slices at end-diastole and the middle one at end-systole."""
+    """(title, image, labels) of three slices at end-diastole and the middle one at end-systole, for some patients."""
     volumes = [volume for volume in read_folder(folder, "acdc") if volume.label is not None]
     names = sorted({volume.patient for volume in volumes})
     chosen = [names[i] for i in np.linspace(0, len(names) - 1, patients).round().astype(int)]
@@ -55,7 +55,7 @@ def patient_slices(store: SliceStore, patient: str) -> list[tuple[str, np.ndarra
 
 
 def draw(groups: dict[str, list], out: Path) -> None:
-    """Each patient is two columns: the image alone and with its labels."""
+    """Each patient has two columns: the image alone, and the image with its labels."""
     patients = [(kind, patient) for kind, group in groups.items() for patient in group]
     rows = len(patients[0][1])
     figure, axes = plt.subplots(rows, 2 * len(patients), figsize=(2.6 * len(patients), 1.45 * rows), squeeze=False)
@@ -68,7 +68,7 @@ def draw(groups: dict[str, list], out: Path) -> None:
             axis.imshow(shown, cmap=ListedColormap(list(COLOURS.values())), vmin=1, vmax=3, alpha=0.45)
             axes[row, 2 * column].set_title(f"{kind}: {title}", fontsize=6, loc="left", pad=2)
     figure.subplots_adjust(left=0, right=1, bottom=0, top=0.96, wspace=0.02, hspace=0.1)
-    figure.set_dpi(90)  # with a palette, the picture stays small enough for the repository
+    figure.set_dpi(90)  # with a palette, the picture is small enough for the repository
     figure.canvas.draw()
     pixels = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
     pixels.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(out, optimize=True)
@@ -77,7 +77,7 @@ def draw(groups: dict[str, list], out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--real", type=Path, help="a folder in ACDC layout to draw beside the phantom")
+    parser.add_argument("--real", type=Path, help="a folder in ACDC layout to draw next to the phantom")
     parser.add_argument("--patients", type=int, default=4, help="patients of each kind (default 4)")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

@@ -1,6 +1,6 @@
-"""A server, sites and a lead as processes of this machine, with the mutual-TLS kits that ``nvflare provision`` makes.
+"""A server, sites and a lead as processes on this machine, with the mutual-TLS kits made by ``nvflare provision``.
 
-What is done by hand here is what docs/operations.md asks of each party.
+The steps are those that docs/operations.md describes for each party.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ ENDED = ("FINISHED", "ABANDONED", "FAILED")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on at this moment."""
+    """Ports that are currently free."""
     sockets = [socket.create_server(("localhost", 0)) for _ in range(count)]
     ports = [listener.getsockname()[1] for listener in sockets]
     for listener in sockets:
@@ -38,7 +38,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Federation:
-    """All parties of one project below one folder."""
+    """All parties of one project, below one folder."""
 
     def __init__(self, out: Path, project: Path = PROJECT):
         self.out = out
@@ -56,11 +56,11 @@ class Federation:
 
     @property
     def store(self) -> Path:
-        """Where the server keeps jobs and their results."""
+        """The folder where the server stores jobs and their results."""
         return self.out / "store"
 
     def provision(self) -> None:
-        """Kits for all parties, with ports that are free and a store that is ours."""
+        """Make startup kits for all parties, with free ports and our own store."""
         fed_learn, admin = free_ports(2)
         for party in self.project["participants"]:
             if party["type"] == "server":
@@ -75,11 +75,11 @@ class Federation:
         self.nvflare("provision", "-p", str(path), "-w", str(self.out / "kits"))
 
     def configure(self, site: str, **settings: object) -> None:
-        """What a hospital writes into its own file."""
+        """Write a hospital's own file."""
         (self.kit(site) / LOCAL_FILE).write_text(json.dumps(settings, indent=2))
 
     def start(self, party: str, kit: Path | None = None) -> None:
-        """The party's own start script (or that of another kit), in a process group of its own."""
+        """Run the party's own start script (or that of another kit) in a separate process group."""
         with open(self.out / f"{party}.log", "a") as log:
             self._processes[party] = subprocess.Popen(
                 ["bash", str((kit or self.kit(party)) / "startup" / "sub_start.sh"), "--once"],
@@ -101,7 +101,7 @@ class Federation:
         deadline = time.monotonic() + seconds
         while missing := [site for site in sites if f"New client {site}@" not in self.log(SERVER)]:
             if time.monotonic() > deadline:
-                raise FCLSegError(f"{missing[0]} did not reach the server in {seconds} s: look into {self.out}/*.log")
+                raise FCLSegError(f"{missing[0]} did not reach the server in {seconds} s: see {self.out}/*.log")
             time.sleep(0.5)
 
     def stop(self, *parties: str) -> None:
@@ -116,7 +116,7 @@ class Federation:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def nvflare(self, *arguments: str, timeout: int = 300) -> str:
-        """NVFlare's command line; raises with what it printed when it fails."""
+        """Run NVFlare's command line. Raises with its output if it fails."""
         command = [str(BIN / "nvflare"), *arguments]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=timeout)
         if done.returncode:
@@ -139,10 +139,10 @@ class Federation:
             if status.startswith(ENDED):
                 return status
             time.sleep(2)
-        raise FCLSegError(f"job {job_id} did not end in {seconds} s: look into {self.out}/*.log")
+        raise FCLSegError(f"job {job_id} did not end in {seconds} s: see {self.out}/*.log")
 
     def download(self, job_id: str, by: str = LEAD) -> Path:
-        """The folder with what the job left for the lead."""
+        """The folder with the job's results for the lead."""
         self.job("download", job_id, "-o", str(self.out / "download"), "--force", by=by)
         return self.out / "download" / job_id
 

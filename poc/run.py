@@ -1,11 +1,10 @@
 #!/usr/bin/env python
-"""Takes a job through a real run on this machine: a server and two sites as processes of their own, each with its data.
+"""Runs a job with real parties on this machine: a server and two sites as separate processes, each with its own data.
 
     python poc/run.py --out poc_output                      two phantom hospitals
     python poc/run.py --out poc_output --data site-1=/data/a --data site-2=/data/b --preset small --rounds 30
 
-What it does by hand is what docs/operations.md asks of each party: provision, name the data folder, start, submit,
-wait, download, stop.
+It follows the steps in docs/operations.md: provision, set the data folder, start, submit, wait, download, stop.
 """
 
 import argparse
@@ -29,18 +28,18 @@ COMPLETED = "FINISHED:COMPLETED"
 
 
 def read_data(options: list[str]) -> dict[str, Path]:
-    """``--data SITE=DIR``; a folder that is not there is refused, because no phantom may stand in for a hospital."""
+    """``--data SITE=DIR``. Raises if a folder does not exist, because a phantom must not replace a hospital's data."""
     data = {site: Path(folder) for site, _, folder in (text.partition("=") for text in options)}
     for site, folder in data.items():
         if site not in SITES:
-            raise FCLSegError(f"--data {site}=... names no site: the sites are {' and '.join(SITES)}")
+            raise FCLSegError(f"--data {site}=... is not a site: the sites are {' and '.join(SITES)}")
         if not folder.is_dir():
             raise FCLSegError(f"the data folder {folder} of {site} does not exist: give an existing one")
     return data
 
 
 def prepare(federation: Federation, data: dict[str, Path], features: bool) -> None:
-    """Kits for all parties, and in each site's own file its images and what it allows."""
+    """Make startup kits for all parties, and write each site's data folder and policy to its own file."""
     federation.provision()
     for number, site in enumerate(SITES):
         folder = data.get(site) or federation.out / "data" / site
@@ -53,12 +52,12 @@ def prepare(federation: Federation, data: dict[str, Path], features: bool) -> No
 
 
 def run_job(federation: Federation, job: Path, timeout: int) -> Path:
-    """Submit, wait, download; the path of the encoder."""
+    """Submit, wait and download. Returns the path of the encoder."""
     job_id = federation.submit(job)
     status = federation.wait(job_id, timeout)
-    found = sorted(federation.download(job_id).rglob("encoder.safetensors"))  # earlier jobs lie beside it
+    found = sorted(federation.download(job_id).rglob("encoder.safetensors"))  # results of earlier jobs are next to it
     if status != COMPLETED or not found:
-        raise FCLSegError(f"job {job_id} ended as {status} without an encoder: look into {federation.out}/*.log")
+        raise FCLSegError(f"job {job_id} ended as {status} without an encoder: see {federation.out}/*.log")
     return found[0]
 
 

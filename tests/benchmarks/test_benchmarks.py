@@ -16,7 +16,7 @@ SMALLEST = {
     "gsm_alignment": ("--preset demo --sites 2 --rounds 1", "fcl: across"),
     "ptnu": ("--share 0.99", "closed form"),
     "slice_store": ("--patients 1", "slice store, small: 10 volumes"),
-    "training_environment": ("--steps 1 --repeats 1", "ms of processor time a step"),
+    "training_environment": ("--steps 1 --repeats 1", "ms of processor time per step"),
 }
 """Options and a part of the line that is printed; the preset is the default one wherever that takes only seconds."""
 

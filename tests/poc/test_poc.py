@@ -63,7 +63,7 @@ def test_server_and_two_sites_as_processes(tmp_path):
     ("arguments", "complaint"),
     [
         (["--data", "site-1=/nowhere"], "/nowhere of site-1 does not exist"),
-        (["--data", "elsewhere=/tmp"], "names no site"),
+        (["--data", "elsewhere=/tmp"], "is not a site"),
         (["--job", "nothing"], "no job 'nothing'"),
     ],
 )
