@@ -194,7 +194,7 @@ def _server(kit: Kit) -> str:
         raise Fault(f"the server's name {host} is not known here: ask IT for its address (DNS or /etc/hosts)") from None
     except ssl.SSLError as error:
         raise Fault(
-            f"{host}:{port} answers with a different certificate than the project's ({error.reason}): there is a proxy in "
+            f"{host}:{port} answers with a different certificate than the project's ({error.reason}): a proxy is in "
             "between, or the kit belongs to another project"
         ) from None
     except (TimeoutError, OSError) as error:
