@@ -1,4 +1,4 @@
-"""JSON and text that was written elsewhere, or was damaged since: what cannot be used ends in one sentence.
+"""Reads JSON and text that may be damaged or written elsewhere. Every problem gives a one-sentence error.
 
 Python's reader has more ways to fail than wrong syntax: a number of thousands of digits, nesting that is too deep.
 """
@@ -13,7 +13,7 @@ from fclseg.errors import DataError
 from fclseg.files import whole_lines
 
 UNUSABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
-"""What using a document raises that is valid JSON but not what it should be."""
+"""Errors from using a document that is valid JSON but does not have the expected content."""
 
 
 def read_text(path: Path) -> str:
@@ -44,16 +44,16 @@ def read_json(path: Path) -> Any:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """One object per line; an incomplete last line is left out."""
+    """One object per line. An incomplete last line is left out."""
     lines = [parse_json(line, path) for line in whole_lines(path)]
     if not all(isinstance(line, dict) for line in lines):
-        raise DataError(f"{path}: is damaged, since a line is not a JSON object; restore it from a backup")
+        raise DataError(f"{path}: is damaged (a line is not a JSON object); restore it from a backup")
     return lines
 
 
 @contextmanager
 def understood(source: object, advice: str) -> Iterator[None]:
-    """Around code that uses a document: where an entry is missing or is of another kind, one sentence says so."""
+    """Context manager for code that uses a document. A missing entry or a wrong type gives a one-sentence error."""
     try:
         yield
     except UNUSABLE as error:

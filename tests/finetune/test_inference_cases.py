@@ -131,7 +131,7 @@ def test_holes_missing_slices_and_a_heart_in_the_wrong_place_are_flagged():
     assert counted(labels, phase=None, frame=None).flags == []
     holes = labels.copy()
     holes[9:11, 9:12, 0] = 0  # 6 of 448 voxels
-    assert "what is outlined has holes" in counted(holes, phase=None, frame=None).flags
+    assert "the outlined area has holes" in counted(holes, phase=None, frame=None).flags
     (flag,) = counted(labels[..., :3], phase=None, frame=None).flags
     assert flag == "LV is large in the first and in the last slice: slices may be missing"
     far = measure(Segmentation(labels, off_centre_mm=(66.0, -88.0)), SIZES, ANATOMIES["acdc"], **WHO)

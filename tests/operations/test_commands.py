@@ -40,10 +40,10 @@ def test_the_project_has_the_named_parties_and_keeps_the_rest_of_the_template(tm
 @pytest.mark.parametrize(
     ("host", "sites", "port", "sentence"),
     [
-        ("a b", ["x"], 1, "'a b' cannot name a machine"),
-        ("a", ["../x"], 1, "'../x' cannot name"),
+        ("a b", ["x"], 1, "'a b' is not a valid name for a machine"),
+        ("a", ["../x"], 1, "'../x' is not a valid name"),
         ("a", ["x", "x"], 1, "name each hospital once"),
-        ("a", ["x"], 65535, "65535 is no port"),
+        ("a", ["x"], 65535, "65535 is not a valid port"),
     ],
 )
 def test_what_cannot_be_a_project_is_refused(tmp_path, host, sites, port, sentence):
@@ -61,7 +61,7 @@ def test_the_coordinator_makes_all_kits_once(tmp_path, capsys):
     assert f"fclseg submit JOB --kit {kits / 'lead@coordinator.org'}" in printed
     assert (kits / "hospital-a" / LOCAL_FILE).read_text() == SAMPLE
     assert _init(tmp_path / "federation", "hospital-a") == 1
-    assert "has a project already" in capsys.readouterr().err
+    assert "already contains a project" in capsys.readouterr().err
 
 
 def test_joining_names_the_images_keeps_comments_and_starts_nothing_that_is_faulty(kit, images, capsys):

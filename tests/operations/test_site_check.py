@@ -53,7 +53,7 @@ def test_a_sound_kit_has_no_faults_and_every_check_says_what_it_found(kit):
 
 def test_a_folder_that_is_no_kit(tmp_path):
     (fault,) = check_kit(tmp_path)
-    assert fault.fault == f"{tmp_path} is no complete start-up kit (no {CONFIG}): unpack the kit again"
+    assert fault.fault == f"{tmp_path} is not a complete startup kit (no {CONFIG}): unpack the kit again"
 
 
 def _no_data(kit, other):
@@ -120,19 +120,19 @@ def _few_patients(kit, other):
 
 
 PLANTED = {
-    _no_data: ("data", "names no image folder"),
+    _no_data: ("data", "has no image folder"),
     _data_gone: ("data", "the data folder /no/such/folder of site-1 does not exist"),
     _broken_image: ("data", "frame01.nii.gz: is not a gzip file despite its name"),
     _broken_settings: ("policy", "is not a JSON object: correct it"),
     _unknown_policy: ("policy", "the site's policy has no 'round'"),
-    _few_patients: ("data", "has 2 patients where the site's policy asks for 5"),
+    _few_patients: ("data", "has 2 patients, but the site's policy requires 5"),
     _open_key: ("key", "can be read by other accounts: chmod 600"),
     _other_key: ("key", "is not the key of startup/client.crt"),
     _other_authority: ("signature", "the files come from different kits"),
     _expired: ("certificate", "expired 3 days ago: ask the coordinator for a new kit"),
-    _clock_behind: ("certificate", "is not valid yet: set this machine's clock"),
+    _clock_behind: ("certificate", "is not valid yet: check this machine's clock"),
     _logs_sent: ("logs", "sends log files to the server"),
-    _any_class: ("classes", "lets a job build 'fclseg.', which is none of fclseg's"),
+    _any_class: ("classes", "lets a job use 'fclseg.', which is not a class of fclseg"),
     _no_gpu: ("device", "there is no device 'cuda:7'"),
     _no_folder: ("disk", '"runs" cannot be written to'),
 }
@@ -156,7 +156,7 @@ def test_a_full_disk(kit, monkeypatch):
 def test_another_version(kit, monkeypatch):
     real = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.4.0" if name == "nvflare" else real(name))
-    assert _faults(kit) == {"versions": "nvflare 2.4.0 is installed where fclseg needs 2.9.0: install fclseg again"}
+    assert _faults(kit) == {"versions": "nvflare 2.4.0 is installed, but fclseg needs 2.9.0: install fclseg again"}
 
 
 def test_a_server_that_is_not_there_or_not_known(kit):
@@ -176,4 +176,4 @@ def test_the_command_lists_every_check_and_fails_when_something_is_wrong(kit, ca
     assert [line.split()[:2] for line in lines[: len(CHECKS)]] == [
         ["FAULT" if name in ("key", "server") else "ok", name] for name in CHECKS
     ]
-    assert (kit.path / AUTHORITY).exists() and lines[-1] == "2 faults: mend them and check again"
+    assert (kit.path / AUTHORITY).exists() and lines[-1] == "2 faults: fix them and check again"

@@ -94,7 +94,7 @@ def test_the_page_is_served_on_this_machine_only_and_escapes_names(run):
 
 def test_a_curve_spans_the_picture():
     assert 'points="8.0,8.0 320.0,192.0 632.0,100.0"' in curve([3.0, 1.0, 2.0])
-    assert curve([]) == "<p>no round has ended yet</p>"
+    assert curve([]) == "<p>no round has finished yet</p>"
     assert 'points="8.0,8.0"' in curve([4.0])
 
 

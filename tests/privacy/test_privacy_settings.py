@@ -36,7 +36,7 @@ def test_a_job_and_a_policy_have_all_of_them():
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"perturb": 1.0}, "'perturb' as 1.0: give a share"),
+        ({"perturb": 1.0}, "'perturb' as 1.0: give a number"),
         ({"perturb": -0.1}, "'perturb'"),
         ({"mix": 0}, "'mix'"),
         ({"mix": 17}, "whole number from 1 to 16"),

@@ -50,7 +50,7 @@ def finetune(arguments: argparse.Namespace) -> int:
 
     anatomy = folder_anatomy(arguments.folder)
     changes: dict[str, object] = {
-        "dataset_dir": arguments.folder,  # as Path and tuple, or MONAI executes texts that begin with $
+        "dataset_dir": arguments.folder,  # as Path and tuple, because MONAI executes strings that start with $
         "output_dir": arguments.out,
         "preset": arguments.preset,
         "seed": arguments.seed,

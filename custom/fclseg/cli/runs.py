@@ -11,11 +11,11 @@ def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "runs",
         help="list all runs: state, job, rounds, sites, bytes, version and result",
-        description="List all runs below a folder, also those of studies, newest first.",
+        description="List all runs below a folder, including those of studies, newest first.",
         epilog="example:\n  fclseg runs\n  fclseg runs demo_output",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="where to look (default runs)")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="folder to search (default runs)")
     parser.set_defaults(run=run)
 
 
@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fclseg.flare.overview import describe_run, find_runs
 
     if not arguments.folder.is_dir():
-        raise FCLSegError(f"there is no folder {arguments.folder}: name the folder in which the runs are")
+        raise FCLSegError(f"there is no folder {arguments.folder}: give the folder that contains the runs")
     lines = [describe_run(found) for found in find_runs(arguments.folder)]
     for line in lines or [f"there is no run below {arguments.folder}"]:
         print(printable(line))

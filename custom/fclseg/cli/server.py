@@ -1,4 +1,4 @@
-"""``fclseg server``: for the coordinator. One command makes the server's kit and those of all hospitals."""
+"""``fclseg server``: for the coordinator. One command makes the startup kits of the server and all hospitals."""
 
 import argparse
 from pathlib import Path
@@ -16,15 +16,19 @@ def register(subparsers) -> None:
     making = commands.add_parser(
         "init",
         help="make a startup kit for the server, each hospital, the coordinator and the lead",
-        description="Make a startup kit for every party. The folder holds the private keys of all of them: send each "
-        "hospital its own kit only. docs/operations.md has the way in which hospitals make their own keys.",
+        description="Make a startup kit for every party. The folder contains the private keys of all: send each "
+        "hospital only its own kit. docs/operations.md explains how hospitals can make their own keys.",
         epilog="example:\n  fclseg server init federation --host fl.hospital.org --sites hospital-a,hospital-b --start",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    making.add_argument("folder", type=Path, metavar="DIR", help="new folder for project, kits and results")
-    making.add_argument("--host", required=True, help="the server's full name, which every hospital can reach")
+    making.add_argument("folder", type=Path, metavar="DIR", help="new folder for the project, kits and results")
+    making.add_argument(
+        "--host", required=True, help="the server's fully qualified host name, which every hospital can reach"
+    )
     making.add_argument("--sites", required=True, metavar="A,B,...", help="names of the hospitals")
-    making.add_argument("--port", type=int, default=8102, metavar="P", help="port for the sites; P+1 is for the lead")
+    making.add_argument(
+        "--port", type=int, default=8102, metavar="P", help="port for the sites; P+1 is used for the lead"
+    )
     making.add_argument("--start", action="store_true", help="also start the server")
     making.set_defaults(run=init)
 

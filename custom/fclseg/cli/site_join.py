@@ -1,4 +1,4 @@
-"""``fclseg site join`` and ``fclseg site check``: from an unpacked start-up kit to a site that takes part."""
+"""``fclseg site join`` and ``fclseg site check``: from an unpacked startup kit to a site that takes part."""
 
 import argparse
 from pathlib import Path
@@ -10,21 +10,21 @@ from fclseg.text import printable
 def register(commands) -> None:
     joining = commands.add_parser(
         "join",
-        help="name the images, check everything, and start the site",
+        help="set the image folder, check everything, and start the site",
         description="Write the image folder into the kit's local/fclseg.json, check everything that "
-        "`fclseg site check` checks, and start the site: as a service of systemd (--service), in the background "
+        "`fclseg site check` checks, and start the site: as a systemd service (--service), in the background "
         "(--start), or not yet.",
     )
     joining.add_argument("kit", type=Path, metavar="KIT", help="the folder of the site's startup kit")
-    joining.add_argument("--data", type=Path, metavar="DIR", help="folder of the images (default: the one it has)")
+    joining.add_argument("--data", type=Path, metavar="DIR", help="folder of images (default: the one already set)")
     how = joining.add_mutually_exclusive_group()
-    how.add_argument("--service", action="store_true", help="run as a systemd service, also after a boot")
+    how.add_argument("--service", action="store_true", help="run as a systemd service that also starts at boot")
     how.add_argument("--start", action="store_true", help="start now, without a service")
     joining.set_defaults(run=join)
     checking = commands.add_parser(
         "check",
-        help="check versions, certificate, policy, images, disk and the way to the server",
-        description="Check everything that could keep the site from taking part. Every fault is one sentence.",
+        help="check versions, certificate, policy, images, disk and the connection to the server",
+        description="Check everything that could prevent the site from taking part. Every fault is one sentence.",
     )
     checking.add_argument("kit", type=Path, metavar="KIT", help="the folder of the site's startup kit")
     checking.set_defaults(run=check)
@@ -32,12 +32,12 @@ def register(commands) -> None:
 
 def check(arguments: argparse.Namespace) -> int:
     faults = _report(arguments.kit.absolute())
-    print("no faults: the site can take part" if not faults else f"{faults} faults: mend them and check again")
+    print("no faults: the site can take part" if not faults else f"{faults} faults: fix them and check again")
     return 1 if faults else 0
 
 
 def _report(kit: Path) -> int:
-    """Print a line for each check; the number of faults."""
+    """Print one line per check. Returns the number of faults."""
     from fclseg.flare.kit_check import check_kit
 
     faults = 0
@@ -53,16 +53,16 @@ def join(arguments: argparse.Namespace) -> int:
 
     kit = Kit(arguments.kit.absolute())
     if kit.missing:
-        raise FCLSegError(f"{kit.path} is no complete startup kit (no {kit.missing[0]}): unpack the kit again")
+        raise FCLSegError(f"{kit.path} is not a complete startup kit (no {kit.missing[0]}): unpack the kit again")
     if arguments.data is not None:
         kit.set_data(arguments.data.absolute())
     if faults := _report(kit.path):
-        raise FCLSegError(f"{kit.site} has {faults} faults and was not started: mend them and type the command again")
+        raise FCLSegError(f"{kit.site} has {faults} faults and was not started: fix them and run the command again")
     if arguments.service:
         print(f"{kit.site} runs as the service {install_service(kit)}")
     elif arguments.start:
         start_kit(kit.path)
-        print(f"{kit.site} was started; {kit.path / 'log.txt'} tells what it does")
+        print(f"{kit.site} was started; {kit.path / 'log.txt'} shows what it does")
     else:
-        print(f"{kit.site} is ready: the same command with --service or --start starts it")
+        print(f"{kit.site} is ready: run the same command with --service or --start to start it")
     return 0

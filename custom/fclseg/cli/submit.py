@@ -1,4 +1,4 @@
-"""``fclseg submit``: for the lead. Make a job for real sites and hand it to the server."""
+"""``fclseg submit``: for the lead. Makes a job for real sites and submits it to the server."""
 
 import argparse
 import tempfile
@@ -12,8 +12,8 @@ def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "submit",
         help="for the lead: run a job at the connected hospitals",
-        description="Make a job for real sites and submit it. The same command again continues a run that was "
-        "interrupted: the run is found by its name.",
+        description="Make a job for real sites and submit it. Run the same command again to continue an "
+        "interrupted run: the run is found by its name.",
         epilog="example:\n  fclseg submit fclopt_dp --kit lead@coordinator.org --preset paper --min-sites 8",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -24,7 +24,11 @@ def register(subparsers) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the whole run (default 0)")
     parser.add_argument("--name", help="name of the run (default <job>-<preset>)")
     parser.add_argument(
-        "--min-sites", type=int, default=1, metavar="K", help="sites that the start and every round need (default 1)"
+        "--min-sites",
+        type=int,
+        default=1,
+        metavar="K",
+        help="number of sites needed to start and for each round (default 1)",
     )
     parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
     parser.add_argument(
@@ -41,7 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     from fclseg.presets import full_name, get_preset
 
     if not (arguments.kit / "startup" / "fed_admin.json").is_file():
-        raise FCLSegError(f"{arguments.kit} is not the startup kit of a lead: the coordinator made one for you")
+        raise FCLSegError(
+            f"{arguments.kit} is not the startup kit of a lead: use the one that the coordinator made for you"
+        )
     row, preset = get_row(arguments.job), get_preset(arguments.preset)
     changes = {full_name(name): value for name, value in map(preset_change, arguments.set)}
     settings = {

@@ -21,14 +21,14 @@ def register(subparsers) -> None:
         "watch",
         help="follow a run: one line per site, and a page for the browser",
         description="Follow a run until it ends: one line per site, and with --port a page for a browser on this "
-        "machine. Nothing is written, so watching never disturbs a run.",
+        "machine. It only reads, so it never disturbs a run.",
         epilog="example:\n  fclseg watch fclopt_dp-small --port 8765      # then open http://localhost:8765",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", metavar="RUN", help="name of the run, or its folder")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs")
-    parser.add_argument("--port", type=int, metavar="P", help="also show a page on http://localhost:P")
-    parser.add_argument("--once", action="store_true", help="print the state once and end")
+    parser.add_argument("--port", type=int, metavar="P", help="also serve a page at http://localhost:P")
+    parser.add_argument("--once", action="store_true", help="print the state once and exit")
     parser.set_defaults(run=run)
 
 

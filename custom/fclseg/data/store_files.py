@@ -112,14 +112,14 @@ def _lock_path(folder: Path) -> Path:
 
 
 def _lock(folder: Path, wait: bool) -> FileLock:
-    """Held, or ``filelock.Timeout``. The library works on every system, and notices a lock file that was removed."""
+    """The lock, or ``filelock.Timeout``. The library works on every system and detects a removed lock file."""
     lock = FileLock(_lock_path(folder))
     lock.acquire(timeout=-1 if wait else 0)
     return lock
 
 
 def _unlock(folder: Path, lock: FileLock) -> None:
-    with contextlib.suppress(OSError):  # Windows removes no open file: there the lock file stays
+    with contextlib.suppress(OSError):  # Windows cannot remove an open file, so the lock file stays there
         os.unlink(_lock_path(folder))
     lock.release()
 

@@ -1,4 +1,4 @@
-"""The images of one DICOM file: one in a classic file, all frames of an enhanced one."""
+"""The images of one DICOM file: one image in a classic file, all frames in an enhanced file."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +26,7 @@ FRAME_TAGS = (
     ("PixelValueTransformationSequence", "RescaleSlope", "RescaleSlope"),
     ("PixelValueTransformationSequence", "RescaleIntercept", "RescaleIntercept"),
 )
-"""Where an enhanced file keeps what a classic one has at its top: (sequence, name there, classic name)."""
+"""Where an enhanced file stores the top-level tags of a classic file: (sequence, name there, classic name)."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Source:
     """Where an image comes from."""
 
     path: Path
-    frame: int | None = None  # of a file that holds many, counted from 0
+    frame: int | None = None  # frame number in a file with many, counted from 0
 
 
 def pydicom() -> Any:
@@ -47,7 +47,7 @@ def pydicom() -> Any:
 
 
 def headers(path: Path) -> list[tuple[Source, Any]]:
-    """The images of a file with their classic tags; none for reports, localisers without geometry and the like."""
+    """The images of a file with their classic tags. Reports, localisers without geometry and the like have none."""
     try:
         dataset = pydicom().dcmread(
             path, stop_before_pixels=True, specific_tags=[*HEADER_TAGS, SHARED, PER_FRAME], force=False
@@ -97,7 +97,7 @@ def pixels(source: Source, header: Any) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _array(path: Path) -> np.ndarray:
-    """All pixels of a file; kept for the next frame of the same one."""
+    """All pixels of a file, kept for the next frame of the same file."""
     try:
         return pydicom().dcmread(path).pixel_array
     except Exception as error:

@@ -27,7 +27,7 @@ def write_segmentation(path: Path, labels: np.ndarray, sources: Sequence[Source]
     from pydicom.sr.codedict import codes
 
     images = [library.dcmread(file) for file in dict.fromkeys(source.path for source in sources)]
-    enhanced = sources[0].frame is not None  # the library takes one such file, and the places of its frames
+    enhanced = sources[0].frame is not None  # the library takes one such file and the indices of its frames
     algorithm = seg.AlgorithmIdentificationSequence("FCLSeg", codes.DCM.ArtificialIntelligence, __version__)
     segments = [
         seg.seg.SegmentDescription(
@@ -62,7 +62,7 @@ def write_segmentation(path: Path, labels: np.ndarray, sources: Sequence[Source]
 
 
 def _planes(seg: Any, sources: Sequence[Source]) -> dict[str, Any]:
-    """Places of the slices of one phase, which are only some of the frames of an enhanced file."""
+    """Positions of the slices of one phase, which are only some of the frames of an enhanced file."""
     known = {source: header for path in {source.path for source in sources} for source, header in headers(path)}
     own = [known[source] for source in sources]
     steps = np.linalg.norm(np.diff([np.array(one.ImagePositionPatient, float) for one in own], axis=0), axis=1)

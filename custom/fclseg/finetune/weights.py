@@ -1,8 +1,8 @@
-"""The weights that bundles ship: trained by the bundle's own training, on phantoms alone (``make weights``).
+"""Trains the weights that come with the bundles: the bundle's own training, only on phantoms (``make weights``).
 
     python -m fclseg.finetune.weights acdc hvsmr
 
-No patient is involved, so there is nothing to license or to leak, and a new user can segment before anybody trains.
+No patients are involved, so there is nothing to license or to leak, and a new user can segment without any training.
 """
 
 import argparse
@@ -40,11 +40,11 @@ ABOUT = (
     "the bundle's own, trained on {} computer-made phantoms and on no patient; a start for fine-tuning and for trying "
     "things out, less accurate than a model fine-tuned on labelled patients"
 )
-"""Said wherever the weights are used."""
+"""Shown wherever the weights are used."""
 
 
 def train_weights(name: str) -> Path:
-    """Train the shipped weights of an anatomy and put them into its bundle."""
+    """Train the weights of an anatomy and write them to its bundle."""
     recipe, anatomy = RECIPES[name], get_anatomy(name)
     folder = phantom_folder(anatomy, recipe.patients)
     patients = sorted({volume.patient for volume in read_folder(folder, name)})
@@ -57,13 +57,15 @@ def train_weights(name: str) -> Path:
         seed=recipe.seed,
         overrides={"epochs": recipe.epochs, "learning_rate": recipe.lr},
     )
-    with tempfile.TemporaryDirectory() as output:  # the record names folders of this machine and is not shipped
+    with (
+        tempfile.TemporaryDirectory() as output
+    ):  # the record contains folders of this machine and is not part of the bundle
         finetune(spec, output, progress=True)
         return publish(Path(output) / MODEL, name)
 
 
 def publish(trained: Path, name: str) -> Path:
-    """Put a trained model into its bundle, with a sentence that says what it is."""
+    """Write a trained model to its bundle, with a sentence that says what it is."""
     target = shipped_model(get_anatomy(name).bundle)
     target.parent.mkdir(exist_ok=True)
     write_model(target, replace(load_model(trained, name), about=ABOUT.format(RECIPES[name].patients)))

@@ -1,6 +1,6 @@
-"""A site's privacy budget over all runs. What has been spent is in the audit file, where no line is lost unnoticed.
+"""A site's privacy budget over all runs. The audit file records what has been spent, and detects missing lines.
 
-Each line of the audit that tells of a result with noise has its noise multipliers; the accountant adds them up.
+Each audit line about a result with noise contains its noise multipliers. The accountant adds them up.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ LOCK_SECONDS = 600
 
 
 class Budget:
-    """Of the site with this folder of runs."""
+    """The budget of the site with this folder of runs."""
 
     def __init__(self, runs: Path):
         self._runs = runs
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Two runs must not both spend what is left."""
+        """Lock the budget, so that two runs cannot both spend what is left."""
         with held(self._runs / LOCK, "the privacy budget", LOCK_SECONDS):
             yield
 
@@ -34,11 +34,11 @@ class Budget:
         return [value for entry in self._sent() for value in entry.get("multipliers", {}).values()]
 
     def uncounted(self) -> int:
-        """How many results left with something in them that had no noise."""
+        """The number of results that left with some part that had no noise."""
         return sum(not entry.get("covered", False) for entry in self._sent())
 
     def after(self, policy: Policy, multipliers: dict[str, float]) -> float | None:
-        """Epsilon with these too; refuses where it is more than the policy's. None where the policy has no budget."""
+        """Epsilon including these multipliers; None if the policy has no budget. Raises if it exceeds the policy's."""
         if policy.epsilon is None:
             return None
         total = epsilon([*self.spent(), *multipliers.values()], policy.delta)

@@ -1,4 +1,4 @@
-"""A site's start-up kit on its own disk: where the server is, the certificate, and the site's own settings."""
+"""A site's startup kit on its own disk: the server's address, the certificate, and the site's own settings."""
 
 import json
 import re
@@ -19,7 +19,7 @@ CONFIG, RESOURCES = "startup/fed_client.json", "local/resources.json"
 CERTIFICATE, KEY, AUTHORITY = "startup/client.crt", "startup/client.key", "startup/rootCA.pem"
 START = "startup/start.sh"
 FILES = (CONFIG, CERTIFICATE, KEY, AUTHORITY, START, LOCAL_FILE)
-"""What a kit needs; ``local/resources.json`` may still be NVFlare's ``.default``."""
+"""The files of a kit. ``local/resources.json`` may still be NVFlare's ``.default``."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Kit:
 
     @property
     def resources(self) -> dict[str, Any]:
-        """NVFlare's settings of the site: the hospital's own file, or the one that the kit came with."""
+        """NVFlare's settings for the site: the hospital's own file, or the one in the kit."""
         own = self.path / RESOURCES
         return json.loads((own if own.exists() else own.with_name("resources.json.default")).read_text())
 
@@ -62,7 +62,7 @@ class Kit:
         return Place(self.site, self.path)
 
     def set_data(self, folder: Path) -> None:
-        """Write the image folder into the site's own file; comments and everything else in it stay."""
+        """Set the image folder in the site's own file. Comments and everything else in it stay."""
         path = self.path / LOCAL_FILE
         before = read_site_file(path)
         entry, text = f'"data": {json.dumps(str(folder))}', path.read_text(encoding="utf-8")
@@ -74,4 +74,4 @@ class Kit:
         write_text(path, changed)
         if read_site_file(path) != before | {"data": str(folder)}:
             write_text(path, text)
-            raise FCLSegError(f'{path} has no entry "data" that could be set: write {entry} into it')
+            raise FCLSegError(f'{path} has no entry "data" to set: add {entry}')

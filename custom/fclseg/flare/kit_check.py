@@ -1,6 +1,6 @@
-"""``fclseg site check``: everything that could keep a site from taking part, each fault in one sentence.
+"""``fclseg site check``: checks everything that could prevent a site from taking part. Each fault is one sentence.
 
-The checks are a list, and each looks at one thing only. A fault that several of them meet is reported once.
+The checks are a list, and each one checks one thing. A fault that several checks find is reported once.
 """
 
 import importlib.metadata
@@ -21,13 +21,13 @@ from fclseg.flare.place import LOCAL_FILE
 
 PINNED = ("torch", "monai", "nvflare")
 LEAST_FREE = 2 * 10**9
-"""Bytes. A run of the paper's size keeps 0.4 GB, and its slice store about as much."""
+"""In bytes. A run of the paper's size needs 0.4 GB, and its slice store about as much."""
 SHORT_OF_DAYS = 30
 CONNECT_SECONDS = 10.0
 
 
 class Result(NamedTuple):
-    """One line of the report: ``fault`` is what is wrong, or else ``found`` says what is there."""
+    """One line of the report: ``fault`` says what is wrong; otherwise ``found`` says what was found."""
 
     name: str
     found: str = ""
@@ -39,10 +39,10 @@ class Fault(FCLSegError):
 
 
 def check_kit(path: Path, with_server: bool = True) -> Iterator[Result]:
-    """All checks in order; those of the kit's content only where its files are complete."""
+    """All checks in order. The kit's contents are checked only if its files are complete."""
     kit = Kit(path)
     if kit.missing:
-        yield Result("kit", fault=f"{path} is no complete start-up kit (no {kit.missing[0]}): unpack the kit again")
+        yield Result("kit", fault=f"{path} is not a complete startup kit (no {kit.missing[0]}): unpack the kit again")
         return
     named: set[str] = set()
     for name, check in CHECKS.items():
@@ -70,7 +70,7 @@ def _versions(kit: Kit) -> str:
     for name in PINNED:
         there = importlib.metadata.version(name).split("+")[0]
         if there != pinned[name].strip():
-            raise Fault(f"{name} {there} is installed where fclseg needs {pinned[name]}: install fclseg again")
+            raise Fault(f"{name} {there} is installed, but fclseg needs {pinned[name]}: install fclseg again")
     return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("fclseg", *PINNED))
 
 
@@ -80,7 +80,7 @@ def _certificate(kit: Kit) -> str:
     days = (end - now) / 86400
     if now < start:
         raise Fault(
-            f"{kit.path / CERTIFICATE} is not valid yet: set this machine's clock, which may be behind, or wait"
+            f"{kit.path / CERTIFICATE} is not valid yet: check this machine's clock, which may be slow, or wait"
         )
     if days <= 0:
         raise Fault(f"{kit.path / CERTIFICATE} expired {-days:.0f} days ago: ask the coordinator for a new kit")
@@ -112,7 +112,7 @@ def _key(kit: Kit) -> str:
     encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     if key.public_key().public_bytes(encoding, form) != kit.certificate().public_key().public_bytes(encoding, form):
-        raise Fault(f"{path} is not the key of {CERTIFICATE}: put back the key that the certificate was made for")
+        raise Fault(f"{path} is not the key of {CERTIFICATE}: restore the key that the certificate was made for")
     return "the private key fits and is private"
 
 
@@ -124,16 +124,16 @@ def _policy(kit: Kit) -> str:
 def _classes(kit: Kit) -> str:
     document = kit.resources
     if document.get("class_list_enforcement_mode") != "enforce" or document.get("class_allow_list") is None:
-        raise Fault(f"{kit.path / RESOURCES} lets a job name any class: take the kit's own class list")
+        raise Fault(f"{kit.path / RESOURCES} lets a job name any class: use the kit's own allow-list of classes")
     if foreign := sorted(set(document["class_allow_list"]) - set(SITE_CLASSES)):
-        raise Fault(f"{kit.path / RESOURCES} lets a job build '{foreign[0]}', which is none of fclseg's: remove it")
+        raise Fault(f"{kit.path / RESOURCES} lets a job use '{foreign[0]}', which is not a class of fclseg: remove it")
     return f"a job may name {len(document['class_allow_list'])} classes"
 
 
 def _logs(kit: Kit) -> str:
     if kit.resources.get("allow_log_streaming", True):
         raise Fault(
-            f"{kit.path / RESOURCES} sends log files to the server, and they may name patients: set "
+            f"{kit.path / RESOURCES} sends log files to the server, and they may contain patient names: set "
             '"allow_log_streaming" to false'
         )
     return "log files stay"
@@ -144,7 +144,7 @@ def _data(kit: Kit) -> str:
 
     folder = kit.place.data
     if folder is None:
-        raise Fault(f"{kit.path / LOCAL_FILE} names no image folder: fclseg site join {kit.path} --data DIR")
+        raise Fault(f"{kit.path / LOCAL_FILE} has no image folder: run fclseg site join {kit.path} --data DIR")
     report = check_folder(folder)
     if report.problems:
         more = f" (and {len(report.problems) - 1} more: fclseg data check {folder})" if len(report.problems) > 1 else ""
@@ -152,7 +152,7 @@ def _data(kit: Kit) -> str:
     policy = kit.place.policy
     if len(report.patients) < policy.patients:
         raise Fault(
-            f"{folder} has {len(report.patients)} patients where the site's policy asks for {policy.patients}: add "
+            f"{folder} has {len(report.patients)} patients, but the site's policy requires {policy.patients}: add "
             "patients or change the policy"
         )
     return f"{len(report.patients)} patients in {folder}"
@@ -182,10 +182,10 @@ def _device(kit: Kit) -> str:
 
 
 def _server(kit: Kit) -> str:
-    """A connection as NVFlare opens it, with both certificates; nothing is sent."""
+    """Open a connection like NVFlare does, with both certificates. Nothing is sent."""
     host, port = kit.server
     context = ssl.create_default_context(cafile=str(kit.path / AUTHORITY))
-    context.check_hostname = False  # NVFlare's certificates name the server as the project does
+    context.check_hostname = False  # NVFlare's certificates contain the server's name from the project file
     context.load_cert_chain(kit.path / CERTIFICATE, kit.path / KEY)
     try:
         with socket.create_connection((host, port), CONNECT_SECONDS) as plain, context.wrap_socket(plain) as secure:
@@ -194,14 +194,14 @@ def _server(kit: Kit) -> str:
         raise Fault(f"the server's name {host} is not known here: ask IT for its address (DNS or /etc/hosts)") from None
     except ssl.SSLError as error:
         raise Fault(
-            f"{host}:{port} answers with another certificate than the project's ({error.reason}): a proxy is in "
-            "between, or the kit is of another project"
+            f"{host}:{port} answers with a different certificate than the project's ({error.reason}): a proxy is in "
+            "between, or the kit belongs to another project"
         ) from None
     except (TimeoutError, OSError) as error:
         why = "no answer" if isinstance(error, TimeoutError) else error.strerror
         raise Fault(
-            f"{host}:{port} cannot be reached ({why}): let this machine open connections to it, and ask the "
-            "coordinator whether the server runs"
+            f"{host}:{port} cannot be reached ({why}): allow this machine to open connections to it, and ask the "
+            "coordinator whether the server is running"
         ) from None
 
 

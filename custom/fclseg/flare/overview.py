@@ -1,6 +1,6 @@
-"""What is known of a run from its folder alone, while it runs and afterwards: for ``fclseg runs`` and ``fclseg watch``.
+"""The state of a run, read from its folder, during the run and afterwards. For ``fclseg runs`` and ``fclseg watch``.
 
-Everything is read and nothing written, so looking never disturbs a run.
+Nothing is written, so this never disturbs a run.
 """
 
 import fcntl
@@ -22,14 +22,14 @@ COMPLETE, FAILED, RUNNING, STOPPED = "complete", "failed", "running", "stopped"
 
 @dataclass(frozen=True)
 class SiteLine:
-    """One site in the last round that asked for it."""
+    """One site in the last round in which it was asked."""
 
     name: str
     round_number: int  # counted from 1
     status: str  # "ok", or why its result is missing
     loss: float | None = None
     seconds: float | None = None
-    bytes: int = 0  # that crossed the wire to and from this site, in all rounds
+    bytes: int = 0  # sent to and from this site in all rounds
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class RunOverview:
 
     path: Path
     state: str
-    reason: str  # of a run that failed
+    reason: str  # why the run failed
     job: str
     preset: str
-    rounds: int | None  # None: of a run of another version that cannot be read
+    rounds: int | None  # None: the run is of another version that cannot be read
     version: str
     started: float
-    seen: float  # when a round last ended
+    seen: float  # when the last round ended
     records: list[dict[str, Any]] = field(default_factory=list)
     sites: list[SiteLine] = field(default_factory=list)
     result: Path | None = None
@@ -59,7 +59,7 @@ class RunOverview:
 
     @property
     def faults(self) -> list[str]:
-        """Every round's missing results, newest first."""
+        """The missing results of all rounds, newest first."""
         return [
             f"round {record['round'] + 1}: {site}: {report['status']}"
             for record in reversed(self.records)
@@ -69,7 +69,7 @@ class RunOverview:
 
 
 def find_runs(folder: Path) -> Iterator[RunOverview]:
-    """All runs at any depth below a folder (those of a study lie in its cells), newest first."""
+    """All runs at any depth below a folder (runs of a study are in its cells), newest first."""
     paths = [path.parent for path in folder.rglob(CONFIG) if (path.parent / ROUNDS).exists()]
     return iter(sorted((read_run(path) for path in paths), key=lambda run: -run.seen))
 
@@ -113,7 +113,7 @@ def _state(path: Path, complete: bool, failed: bool) -> str:
 
 
 def _is_held(path: Path) -> bool:
-    """Whether a living process holds the run; a shared lock, which never keeps the run itself from its own."""
+    """Whether a live process holds the run. Uses a shared lock, which never blocks the run itself."""
     lock = path.with_name(f".{path.name}.server.lock")
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -141,7 +141,7 @@ def _site_line(name: str, records: list[dict[str, Any]]) -> SiteLine:
 
 
 def age(seconds: float) -> str:
-    """How long ago, in the largest whole unit."""
+    """The age in the largest whole unit."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"

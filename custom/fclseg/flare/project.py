@@ -1,4 +1,4 @@
-"""The coordinator's first step: a project with its server, hospitals and lead, and a start-up kit for each of them."""
+"""The coordinator's first step: a project with server, hospitals and lead, and a startup kit for each of them."""
 
 import json
 import re
@@ -21,7 +21,7 @@ STORE = "store"
 
 @dataclass(frozen=True)
 class Party:
-    """A kit and whom it is for."""
+    """A kit and the party it is for."""
 
     name: str
     kind: str  # server, client or admin
@@ -29,15 +29,17 @@ class Party:
 
 
 def describe_project(host: str, sites: Sequence[str], port: int, store: Path) -> dict[str, Any]:
-    """The template with the machine's own names; everything else in it stays."""
+    """The template with the names of the machines. Everything else in it stays."""
     document: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())
     for name in (host, *sites):
         if not NAME.fullmatch(name):
-            raise FCLSegError(f"'{name}' cannot name a machine or a site: use letters, digits, '.', '-' and '_'")
+            raise FCLSegError(
+                f"'{name}' is not a valid name for a machine or a site: use letters, digits, '.', '-' and '_'"
+            )
     if len(set(sites)) < len(sites) or not sites:
         raise FCLSegError("name each hospital once: --sites hospital-a,hospital-b")
     if not 1 <= port < 65535:
-        raise FCLSegError(f"{port} is no port: choose one from 1 to 65534 (the next one is used, too)")
+        raise FCLSegError(f"{port} is not a valid port: choose one from 1 to 65534 (the next one is also used)")
     server = next(party for party in document["participants"] if party["type"] == "server")
     admins = [party for party in document["participants"] if party["type"] == "admin"]
     server |= {"name": host, "fed_learn_port": port, "admin_port": port + 1}
@@ -50,9 +52,9 @@ def describe_project(host: str, sites: Sequence[str], port: int, store: Path) ->
 
 
 def make_kits(folder: Path, host: str, sites: Sequence[str], port: int) -> list[Party]:
-    """Write ``project.yml`` and run ``nvflare provision``; one kit per party."""
+    """Write ``project.yml`` and run ``nvflare provision``. Returns one kit per party."""
     if (folder / "project.yml").exists():
-        raise FCLSegError(f"{folder} has a project already: choose a new folder, or keep using its kits")
+        raise FCLSegError(f"{folder} already contains a project: choose a new folder, or keep using its kits")
     document = describe_project(host, sites, port, folder.absolute() / STORE)
     private_folder(folder)
     write_text(folder / "project.yml", yaml.safe_dump(document, sort_keys=False))
@@ -62,7 +64,7 @@ def make_kits(folder: Path, host: str, sites: Sequence[str], port: int) -> list[
 
 
 def nvflare(*arguments: str) -> str:
-    """NVFlare's command; what it printed is part of the error where it fails."""
+    """Run NVFlare's command. If it fails, its output is part of the error."""
     command = [str(Path(sys.executable).with_name("nvflare")), *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -72,11 +74,11 @@ def nvflare(*arguments: str) -> str:
 
 
 def submit_job(job: Path, kit: Path) -> str:
-    """Hand a job to the server in the name of the lead whose kit it is; the id that the server gave it."""
+    """Submit a job to the server as the lead that the kit belongs to. Returns the server's job id."""
     answer = json.loads(nvflare("job", "submit", "-j", str(job), "--format", "json", "--startup-kit", str(kit)))
     found = _find(answer, "job_id")
     if found is None:
-        raise FCLSegError(f"the server took the job but named no id: {json.dumps(answer)[:200]}")
+        raise FCLSegError(f"the server accepted the job but returned no id: {json.dumps(answer)[:200]}")
     return str(found)
 
 

@@ -1,4 +1,4 @@
-"""Applies the protections of a job and of a site's policy to a result, at the site and before anything leaves."""
+"""Applies the protections of a job and of a site's policy to a result, at the site, before anything leaves."""
 
 from copy import deepcopy
 from functools import lru_cache
@@ -19,7 +19,7 @@ from fclseg.privacy.vectors import SharedVectors, VectorMaker
 
 
 def protect(site: Site, answer: Message, received: dict[str, Arrays], settings: PrivacySettings) -> dict[str, float]:
-    """Change the answer in place; the noise multipliers of what has noise now."""
+    """Change the answer in place. Returns the noise multipliers of everything that now has noise."""
     multipliers = {}
     if settings.on_features:
         for name, states in answer.others.items():
@@ -28,7 +28,7 @@ def protect(site: Site, answer: Message, received: dict[str, Arrays], settings: 
             if settings.feature_noise:
                 multipliers[name] = settings.feature_noise / vectors.sensitivity
     if settings.clip is not None and answer.components:
-        noise = np.random.default_rng()  # from the operating system: the server knows the run's seed
+        noise = np.random.default_rng()  # from the operating system, because the server knows the run's seed
         answer.components = clip_and_noise(answer.components, received, settings.clip, settings.sigma, noise)
         if settings.sigma:
             multipliers[NETWORKS] = settings.sigma / UPDATE_SENSITIVITY
@@ -38,12 +38,12 @@ def protect(site: Site, answer: Message, received: dict[str, Arrays], settings: 
 def protected_vectors(
     site: Site, component: str, received: dict[str, Arrays], settings: PrivacySettings
 ) -> SharedVectors:
-    """What leaves instead of the site's bank: as many features as it has, or their prototypes."""
+    """What leaves instead of the site's bank: the same number of features, or their prototypes."""
     method = site.method
     source = method.feature_networks.get(component)
     if source is None or source not in received:
         raise PublicError(
-            f"{site.place.name}: no network came down that '{component}' could be computed with again, so it cannot be "
+            f"{site.place.name}: no network came down to recompute '{component}' with, so it cannot be "
             "protected: the result is not sent"
         )
     network = deepcopy(method.get_submodule(source))

@@ -1,4 +1,4 @@
-"""A site or a server as a systemd service of its account: started at boot, and again whenever it ends."""
+"""A site or a server as a systemd user service: started at boot, and restarted whenever it ends."""
 
 import os
 import shutil
@@ -29,12 +29,12 @@ PrivateTmp=true
 [Install]
 WantedBy=default.target
 """
-"""``--once``, because systemd and not NVFlare's own loop starts it again. The control group ends with it, so that a
-training never outlives its site."""
+"""``--once``, because systemd restarts it, not NVFlare's own loop. The control group ends with it, so that a training
+never outlives its site."""
 
 
 def search_path(rest: str = "/usr/bin:/bin") -> str:
-    """Where a kit's script finds Python: it calls ``python3``, and this package may be in an environment of its own."""
+    """The PATH for a kit's script: it calls ``python3``, and this package may be in a virtual environment."""
     return f"{Path(sys.executable).parent}{os.pathsep}{rest}"
 
 
@@ -44,15 +44,15 @@ def unit(name: str, kit: Path) -> str:
 
 
 def start_kit(kit: Path) -> None:
-    """Start a party in the background by its kit's own script, which starts it again when it ends."""
+    """Start a party in the background with its kit's own script, which restarts it when it ends."""
     environment = {**os.environ, "PATH": search_path(os.environ.get("PATH", ""))}
     done = subprocess.run(["bash", str(kit / START)], env=environment, stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise FCLSegError(f"{kit / START} ended with code {done.returncode}: what it printed says why")
+        raise FCLSegError(f"{kit / START} ended with code {done.returncode}: see its output for the reason")
 
 
 def install_service(kit: Kit) -> str:
-    """Write the unit of a site for this account and start it; the service's name."""
+    """Write the unit of a site for this account and start it. Returns the service's name."""
     name = f"fclseg-{kit.site}.service"
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
     write_text(folder / name, unit(kit.site, kit.path))

@@ -144,8 +144,8 @@ class Site:
         indices = store.select(labelled=True if labels else None)
         if labels and (highest := int(store.labels[indices].max(initial=0))) >= self.anatomy.classes:
             raise DataError(
-                f"{self.place.name} has the label {highest}, and this run segments {self.anatomy.describe_values()}: "
-                "change the labels, or say in labels.json what they mean; this site cannot take part"
+                f"{self.place.name} has the label {highest}, but this run segments {self.anatomy.describe_values()}: "
+                "change the labels, or define them in labels.json; until then this site cannot take part"
             )
         return SliceSampler(
             store,

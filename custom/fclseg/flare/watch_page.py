@@ -1,4 +1,4 @@
-"""A small page about one run for the browser on the same machine: state, sites, curves, bytes and faults; read-only."""
+"""A small read-only page about one run, for a browser on the same machine: state, sites, curves, bytes and faults."""
 
 import html
 import time
@@ -35,7 +35,7 @@ PAGE = """<!doctype html>
 
 
 def render(run: RunOverview, now: float | None = None) -> str:
-    """The whole page; every name in it is escaped, because sites and runs choose their own."""
+    """The whole page. Every name in it is escaped, because sites and runs choose their own names."""
     rounds = f"round {len(run.records)} of {run.rounds}" if run.rounds else f"round {len(run.records)}"
     parts = [run.state, f"{run.job}, preset {run.preset}", rounds, f"{run.bytes / 1e6:.1f} MB"]
     parts += [f"last round {age((now or time.time()) - run.seen)} ago", f"version {run.version or 'unknown'}"]
@@ -70,9 +70,9 @@ def _megabytes(record: dict[str, Any]) -> float:
 
 
 def curve(values: Sequence[float]) -> str:
-    """A line over the rounds as SVG, with its smallest and its largest value."""
+    """A line over the rounds as SVG, with its minimum and maximum."""
     if not values:
-        return "<p>no round has ended yet</p>"
+        return "<p>no round has finished yet</p>"
     low, high = min(values), max(values)
     across = (WIDTH - 2 * MARGIN) / max(1, len(values) - 1)
     down = (HEIGHT - 2 * MARGIN) / ((high - low) or 1)
@@ -87,12 +87,14 @@ def curve(values: Sequence[float]) -> str:
 
 
 def page_server(read: Callable[[], RunOverview], port: int) -> ThreadingHTTPServer:
-    """A server on this machine only that answers GET with the page; ``port`` 0 takes a free one."""
+    """A server that is reachable from this machine only and answers GET with the page. ``port`` 0 takes a free port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             host = self.headers.get("Host", "").rsplit(":", 1)[0]
-            if host not in LOCAL:  # another site's script in the user's browser cannot read the page under its name
+            if (
+                host not in LOCAL
+            ):  # a script of another web site in the user's browser must not read the page under its own host name
                 self.send_error(403)
                 return
             if self.path != "/":
@@ -107,6 +109,6 @@ def page_server(read: Callable[[], RunOverview], port: int) -> ThreadingHTTPServ
             self.wfile.write(body)
 
         def log_message(self, *arguments: object) -> None:
-            """Nothing: the terminal shows the run."""
+            """Log nothing: the terminal shows the run."""
 
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)

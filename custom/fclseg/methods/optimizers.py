@@ -12,13 +12,13 @@ from fclseg.presets.settings import PretrainingSettings
 Kind = TypeVar("Kind", bound=Optimizer)
 
 MARKED = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
-"""Methods that torch marks as not to be compiled."""
+"""Methods that torch decorates so that they are not compiled."""
 
 
 def eager(kind: type[Kind]) -> type[Kind]:
-    """The same optimiser, step for step, with the marks for the compiler taken off.
+    """The same optimiser, step for step, without the decorators for the compiler.
 
-    Following a mark imports the compiler, which takes longer than a short round. Nothing is compiled here.
+    These decorators import the compiler, which takes longer than a short round. Nothing is compiled here.
     """
     plain: dict[str, Callable] = {name: inspect.unwrap(getattr(kind, name)) for name in MARKED}
     plain["step"] = torch.no_grad()(inspect.unwrap(kind.step))

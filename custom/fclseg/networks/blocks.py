@@ -1,7 +1,7 @@
-"""The blocks of the U-Net: MONAI's ``TwoConv``, ``Down`` and ``UpCat`` in 2D, in torch alone.
+"""The blocks of the U-Net: MONAI's ``TwoConv``, ``Down`` and ``UpCat`` in 2D, in plain torch.
 
-Names, initial weights and outputs are MONAI's, bit for bit (``tests/networks/test_blocks.py``). They are written out
-here because a site's task may be a process of its own, and importing MONAI takes longer than the task.
+Names, initial weights and outputs are those of MONAI, bit for bit (``tests/networks/test_blocks.py``). They are
+reimplemented here because a site's task may be a separate process, and importing MONAI takes longer than the task.
 """
 
 from collections import OrderedDict
@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import pad
 
 SLOPE = 0.1
-"""Of the leaky ReLU below zero."""
+"""Slope of the leaky ReLU below zero."""
 
 
 def convolution(in_channels: int, out_channels: int) -> nn.Sequential:
@@ -40,7 +40,7 @@ class Down(nn.Sequential):
 
 
 class UpCat(nn.Module):
-    """To the next finer level: a transposed convolution, the encoder's feature map beside it, two convolutions."""
+    """To the next finer level: transposed convolution, the encoder's feature map concatenated, two convolutions."""
 
     def __init__(self, in_channels: int, skip_channels: int, out_channels: int):
         super().__init__()
@@ -50,6 +50,6 @@ class UpCat(nn.Module):
 
     def forward(self, x: torch.Tensor, skip: torch.Tensor) -> torch.Tensor:
         x = self.upsample(x)
-        # Max pooling drops the last row or column of an odd size; the decoder repeats its own to get there again.
+        # Max pooling drops the last row or column of an odd size. The decoder repeats its own to restore the size.
         x = pad(x, [0, skip.size(-1) - x.size(-1), 0, skip.size(-2) - x.size(-2)], "replicate")
         return self.convs(torch.cat([skip, x], dim=1))

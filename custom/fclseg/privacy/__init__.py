@@ -1,4 +1,4 @@
-"""What a site does to features and updates before they leave: each protection in one file, composed by ``vectors``.
+"""Protections of features and updates before they leave a site: one file each, combined by ``vectors``.
 
-docs/privacy.md says what each of them has been measured to stop, and what it costs.
+docs/privacy.md reports what each of them was measured to stop, and what it costs.
 """

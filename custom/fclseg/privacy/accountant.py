@@ -1,4 +1,4 @@
-"""(epsilon, delta) of everything that left with Gaussian noise, from Google's dp-accounting (the extra ``privacy``)."""
+"""(epsilon, delta) of everything that left with Gaussian noise, from Google's dp-accounting (extra ``privacy``)."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from fclseg.errors import PublicError
 
 UPDATE_SENSITIVITY = 2.0
-"""How far an update of norm ``clip`` moves at most, in units of ``clip``, when a patient's images are exchanged."""
+"""Sensitivity of an update of norm ``clip``, in units of ``clip``, if a patient's images are replaced."""
 
 
 def epsilon(multipliers: Iterable[float], delta: float) -> float:
-    """Of Gaussian mechanisms with these noise multipliers (standard deviation over sensitivity), one after the other.
+    """Epsilon of a sequence of Gaussian mechanisms with these noise multipliers (standard deviation over sensitivity).
 
-    From Renyi differential privacy: an upper bound, about a tenth above the exact value.
+    Computed with Renyi differential privacy: an upper bound, about a tenth above the exact value.
     """
     counted = Counter(multipliers)
     if not counted:

@@ -1,21 +1,22 @@
-"""Gaussian noise on unit features, and how much one patient can change what it is added to."""
+"""Gaussian noise on unit features, and the sensitivity: how much one patient can change the features."""
 
 import numpy as np
 import torch
 
 
 def add_noise(vectors: torch.Tensor, deviation: float, random: np.random.Generator) -> torch.Tensor:
-    """Independent Gaussian noise of this standard deviation on each number."""
+    """Add independent Gaussian noise of this standard deviation to each value."""
     noise = random.standard_normal(tuple(vectors.shape)) * deviation
     return vectors + torch.from_numpy(noise).to(vectors)
 
 
 def sensitivity(owners: np.ndarray, groups: np.ndarray) -> float:
-    """The largest Euclidean distance between what leaves with and without one patient's images exchanged for others.
+    """The largest Euclidean distance by which what leaves can change if one patient's images are replaced by others.
 
-    ``owners`` [K, p] are the patients whose images are in each feature (-1: none), ``groups`` [K] the vector into whose
-    mean each feature goes. A unit feature moves by at most 2, so the mean of a group of n features, c of them with the
-    patient, moves by at most 2 c / n. Numbers of slices and partitions stay: the site reports them anyway.
+    ``owners`` [K, p] are the patients whose images are in each feature (-1: none). ``groups`` [K] is the vector whose
+    mean includes each feature. A unit feature moves by at most 2, so the mean of a group of n features, c of them with
+    the patient, moves by at most 2 c / n. The numbers of slices and partitions are assumed fixed, because the site
+    reports them anyway.
     """
     sizes = np.bincount(groups)
     largest = 0.0

@@ -1,20 +1,20 @@
 """Image mixing (InstaHide; Huang et al. 2020): features of mixtures with random signs instead of features of images.
 
-As encryption InstaHide has been broken (Carlini et al. 2021) for an attacker who has the mixed images. Here only
-features of them leave. docs/privacy.md says what that still buys.
+As encryption, InstaHide has been broken for an attacker who has the mixed images (Carlini et al. 2021). Here only
+features of mixed images leave. docs/privacy.md reports how much that still protects.
 """
 
 import torch
 
 LARGEST_WEIGHT = 0.65
-"""No image counts more in its mixture; InstaHide's value."""
+"""Maximum weight of an image in its mixture; InstaHide's value."""
 
 CENTRE = 0.5
 """Images are in [0, 1]; signs flip around the middle."""
 
 
 def private_count(mixed: int) -> int:
-    """How many of the images of a mixture are the site's own; the others are public."""
+    """The number of the site's own images in a mixture. The others are public."""
     return mixed - mixed // 2
 
 
@@ -28,8 +28,8 @@ def mixing_weights(count: int, mixed: int, generator: torch.Generator) -> torch.
 
 
 def random_members(count: int, mixed: int, public: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """For each image the places [count, private] of the images of its batch that are mixed, itself first, and the
-    places [count, mixed - private] of public images."""
+    """For each image, the indices [count, private] of the batch images in its mixture, itself first, and the indices
+    [count, mixed - private] of public images."""
     own = private_count(mixed)
     others = [torch.arange(count), *(torch.randint(count, (count,), generator=generator) for _ in range(own - 1))]
     return torch.stack(others, dim=1), torch.randint(public, (count, mixed - own), generator=generator)

@@ -1,4 +1,5 @@
-"""Representation perturbation (Soteria; Sun et al. 2021): remove what tells most about an image from its feature.
+"""Representation perturbation (Soteria; Sun et al. 2021): removes the entries of a feature that reveal most about its
+image.
 
 Soteria perturbs a representation r(x) so that the image of the changed representation is as far from x as possible. To
 first order that means the entries with the largest |r_i| / ||grad_x r_i||, which are set to zero.
@@ -8,8 +9,8 @@ import torch
 from torch import nn
 
 PROBES, STEP = 16, 1e-2
-"""Random directions from which gradient norms are estimated, and how far the image is moved along them. Exact norms
-would take one backward pass per entry, ten times as long in `small` and sixty times in `paper`."""
+"""Number of random directions to estimate gradient norms, and the step along them. Exact norms would need one backward
+pass per entry, which takes ten times as long in `small` and sixty times in `paper`."""
 
 
 @torch.no_grad()
@@ -26,7 +27,7 @@ def gradient_norms(
 
 
 def remove_revealing(features: torch.Tensor, norms: torch.Tensor, share: float) -> torch.Tensor:
-    """Features [B, D] without the ``share`` of entries whose |r_i| / norm_i is largest, chosen for each feature."""
+    """Features [B, D] without the fraction ``share`` of entries with the largest |r_i| / norm_i, chosen per feature."""
     count = round(share * features.shape[1])
     ratio = features.abs() / norms.clamp(min=torch.finfo(norms.dtype).tiny)
     return features.scatter(1, ratio.topk(count, dim=1).indices, 0.0)

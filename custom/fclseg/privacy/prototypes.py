@@ -4,8 +4,8 @@ import torch
 
 
 def group_of_each(partitions: torch.Tensor, per_partition: int) -> torch.Tensor:
-    """A group for each feature [K]: those of a partition take turns in ``per_partition`` groups. Groups are numbered
-    without gaps; a partition with fewer features than groups has one group for each."""
+    """A group number for each feature [K]. The features of a partition are assigned to ``per_partition`` groups in
+    turn. Groups are numbered without gaps; a partition with fewer features than groups has one group per feature."""
     found = torch.empty_like(partitions, dtype=torch.int64)
     for partition in partitions.unique():
         places = (partitions == partition).nonzero()[:, 0]

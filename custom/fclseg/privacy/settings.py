@@ -8,25 +8,25 @@ from typing import Any
 from fclseg.errors import FCLSegError
 
 NETWORKS = "networks"
-"""The name under which the noise of an update is accounted: one clip holds for all networks together."""
+"""The name under which the noise of an update is accounted: one clip applies to all networks together."""
 
 FEWEST_MIXED, MOST_MIXED = 1, 16
 
 
 @dataclass(frozen=True)
 class PrivacySettings:
-    """The defaults protect nothing: what leaves is what the paper's methods send."""
+    """By default nothing is protected: sites send what the paper's methods send."""
 
-    perturb: float = 0.0  # share of a feature's entries that are removed, those that tell most about the image
+    perturb: float = 0.0  # fraction of a feature's entries that are removed: those that reveal most about the image
     mix: int = 1  # images per feature; 1: features of single images
     prototypes: int | None = None  # mean features per partition instead of features; None: features
-    feature_noise: float = 0.0  # standard deviation of the noise on each number of a unit feature
+    feature_noise: float = 0.0  # standard deviation of the noise on each value of a unit feature
     clip: float | None = None  # largest Euclidean norm of an update; None: not clipped
-    sigma: float = 0.0  # standard deviation of the noise on each number of an update, as a multiple of clip
+    sigma: float = 0.0  # standard deviation of the noise on each value of an update, as a multiple of clip
 
     @classmethod
     def of(cls, values: object) -> "PrivacySettings":
-        """Taken from an object that has settings of these names, such as a job's settings or a policy."""
+        """Read from an object that has settings of these names, such as a job's settings or a policy."""
         return cls(**{name: getattr(values, name) for name in NAMES})
 
     @property
@@ -34,11 +34,11 @@ class PrivacySettings:
         return bool(self.perturb or self.mix > 1 or self.prototypes is not None or self.feature_noise)
 
     def shown(self) -> dict[str, Any]:
-        """Those that are on, for the audit."""
+        """The protections that are on, for the audit."""
         return {name: value for name, value in asdict(self).items() if value != getattr(PrivacySettings, name)}
 
     def stricter(self, other: "PrivacySettings") -> "PrivacySettings":
-        """Of each setting the stricter value: more is removed, mixed, averaged, clipped and blurred."""
+        """The stricter value of each setting: more is removed, mixed, averaged, clipped and blurred."""
         return PrivacySettings(
             perturb=max(self.perturb, other.perturb),
             mix=max(self.mix, other.mix),
@@ -53,7 +53,7 @@ NAMES = tuple(one.name for one in fields(PrivacySettings))
 
 
 def check_privacy(values: Mapping[str, Any], whose: str) -> None:
-    """Refuse values that no protection has; ``whose`` is "the job" or "the site's policy"."""
+    """Refuse invalid values; ``whose`` is "the job" or "the site's policy"."""
     for name, (fits, wanted) in WANTED.items():
         if name in values and not fits(values[name]):
             raise FCLSegError(f"{whose} has '{name}' as {values[name]!r}: give {wanted}")
@@ -62,7 +62,7 @@ def check_privacy(values: Mapping[str, Any], whose: str) -> None:
 
 
 def _smaller(first: Any, second: Any) -> Any:
-    """Of two bounds the lower one; None is no bound."""
+    """The lower of two bounds; None means no bound."""
     return min((value for value in (first, second) if value is not None), default=None)
 
 
@@ -71,7 +71,7 @@ def _number(value: object) -> bool:
 
 
 WANTED = {
-    "perturb": (lambda value: _number(value) and 0 <= value < 1, "a share of at least 0 and below 1"),
+    "perturb": (lambda value: _number(value) and 0 <= value < 1, "a number >= 0 and < 1"),
     "mix": (
         lambda value: type(value) is int and FEWEST_MIXED <= value <= MOST_MIXED,
         f"a whole number from {FEWEST_MIXED} to {MOST_MIXED}",
@@ -84,4 +84,4 @@ WANTED = {
     "clip": (lambda value: value is None or (_number(value) and value > 0), "a number > 0, or leave it out"),
     "sigma": (lambda value: _number(value) and value >= 0, "a number of at least 0"),
 }
-"""For each setting: the test of a value, and what to give."""
+"""For each setting: the check of a value, and what to give instead."""

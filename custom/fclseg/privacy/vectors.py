@@ -1,8 +1,8 @@
-"""The features that leave a site instead of its bank: made of its images with all protections that are on.
+"""The features that leave a site instead of its bank, computed from its images with all active protections.
 
-They come from the network *as it was received*, in evaluation mode. So a vector depends on the images that are in it
-and on a network that the others know, and on nothing else of the site; the noise is accounted on that ground. Random
-choices come from the operating system, because the server knows the run's seed.
+They come from the network *as it was received*, in evaluation mode. A vector therefore depends only on its images and
+on a network that the other parties know. The accounting of the noise relies on this. Random choices come from the
+operating system, because the server knows the run's seed.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,10 @@ class SharedVectors:
 
     features: torch.Tensor  # [n, D], unit length
     partitions: torch.Tensor  # [n], uint8
-    sensitivity: float  # of the vectors before the noise
-    rows: np.ndarray  # [K]: the slice that each feature describes most
+    sensitivity: float  # sensitivity of the vectors before the noise
+    rows: np.ndarray  # [K]: the slice with the largest weight in each feature
     views: torch.Tensor  # [K, 1, v, v]: its view, before it was mixed
-    groups: torch.Tensor  # [K]: the vector that the feature went into
+    groups: torch.Tensor  # [K]: the vector that includes the feature
 
 
 class VectorMaker:
@@ -54,7 +54,7 @@ class VectorMaker:
         self._patients = np.unique(names, return_inverse=True)[1][store.volume]
 
     def make(self, count: int) -> SharedVectors:
-        """Vectors of ``count`` views of the site's slices, of as many epochs as are needed."""
+        """Vectors of ``count`` views of the site's slices, over as many epochs as needed."""
         parts = list(self._parts(count))
         features, partitions, views = (torch.cat([part[i] for part in parts])[:count] for i in range(3))
         owners, rows = (np.concatenate([part[i] for part in parts])[:count] for i in (3, 4))

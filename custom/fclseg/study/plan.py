@@ -43,7 +43,7 @@ class Request:
             )
         if 0 in self.labels and not any(_segments(self, row) for row in self.rows):
             raise FCLSegError(
-                f"{self.table.symbol}=0 is possible from networks that segment without labels only: add shipped or "
+                f"{self.table.symbol}=0 is possible only for networks that segment without labels: add shipped or "
                 "mean_teacher to --methods"
             )
         if too_many := [labels for labels in self.labels if labels > most]:
@@ -98,7 +98,7 @@ def _cells(
     """One cell per pre-training seed. Random initialisation and the shipped weights have none."""
     if labels == 0 and (not _segments(request, row) or mode != FULL or seed > 0):
         return []
-    if row.job == SHIPPED and mode != FULL:  # nobody pre-trained its encoder
+    if row.job == SHIPPED and mode != FULL:  # its encoder was not pre-trained
         return []
     cell = Finetuning(
         protocol=request.protocol,

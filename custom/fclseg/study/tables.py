@@ -132,7 +132,7 @@ class TableRow:
 
 
 NOT_PRETRAINED = {RANDOM: "Random init", SHIPPED: "Shipped weights"}
-"""Rows without a pre-training of their own, by the names that --methods takes."""
+"""Rows without their own pre-training, by the names that --methods takes."""
 
 
 def title_of(method: str) -> str:

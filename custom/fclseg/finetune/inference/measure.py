@@ -68,7 +68,7 @@ def _flags(found: Segmentation, anatomy: Anatomy, ml: dict[str, float], slices_m
         if _is_cut(slices_ml[one.structure]):
             flags.append(f"{one.structure} is large in the first and in the last slice: slices may be missing")
     if hole_share(found.labels) > MOST_HOLES:
-        flags.append("what is outlined has holes")
+        flags.append("the outlined area has holes")
     if found.off_centre_mm is not None and math.hypot(*found.off_centre_mm) > FARTHEST_MM:
         flags.append(f"the heart was found {math.hypot(*found.off_centre_mm):.0f} mm from the middle of the image")
     if found.agreement is not None and found.agreement < FEWEST_WINDOWS:
@@ -102,7 +102,7 @@ def _is_cut(amounts: Sequence[float]) -> bool:
 
 
 def hole_share(labels: np.ndarray) -> float:
-    """Background that is enclosed within slices, as a share of all that is outlined."""
+    """Background that is enclosed within slices, as a fraction of the outlined area."""
     outlined = labels > 0
     holes = sum(int((ndimage.binary_fill_holes(plane) & ~plane).sum()) for plane in np.moveaxis(outlined, -1, 0))
     return holes / max(1, int(outlined.sum()))

@@ -1,4 +1,4 @@
-"""The weights that are used where no model is given."""
+"""The weights that are used if no model is given."""
 
 from pathlib import Path
 
@@ -8,6 +8,6 @@ from fclseg.resources import shipped_model
 
 
 def weights_for(cases: Cases) -> Path:
-    """The weights of the bundle for these images; for images that do not say what they show, the default bundle's."""
+    """The weights of the bundle for these images; those of the default bundle if the anatomy is unknown."""
     own = shipped_model(next(iter(cases)).anatomy.bundle)
     return own if own.is_file() else shipped_model(ANATOMIES[DEFAULT].bundle)

@@ -25,7 +25,7 @@ class Windows:
         return self.size * self.pixel_mm
 
     def cut(self, slices: torch.Tensor, centre: Centre) -> torch.Tensor:
-        """Slices [n, X, Y] -> windows [n, 1, size, size]; where the image ends, its border continues.
+        """Slices [n, X, Y] -> windows [n, 1, size, size]. Outside the image, its border is repeated.
 
         Networks hardly ever see a black edge in training, and cropping an image should not change its labels.
         """
