@@ -52,6 +52,10 @@ LATER_SETTINGS = (
 """Settings that are newer than stored results. A key lists them only if they differ from the preset's own value. If you
 change that value in a preset, increase ``RECIPE``."""
 
+REDEFINED = {"fedca": "phantom of version 0.2"}
+"""Jobs that compute something else since recipe 2, and what changed. Their keys list it, so that only their stored
+results are stale. FedCA's public images are phantoms."""
+
 NOT_IN_KEYS = ("pretraining.adaptation_rounds", "finetuning.model_lr", "finetuning.model_steps")
 """Settings that take the place of others (``Preset.adaptation`` and ``from_model``), which keys list."""
 
@@ -111,6 +115,8 @@ class Pretraining:
             settings |= RECIPE_RATES.get(self.preset.pretraining.optimizer, {})
             del settings["lr"]
         identity = {"method": self.job, "seed": self.seed, "preset": settings, "data": self.data.fingerprint}
+        if self.job in REDEFINED:
+            identity["redefined"] = REDEFINED[self.job]
         if self.fold is not None:
             identity["unseen fold"] = self.fold
         if get_row(self.job).start:
