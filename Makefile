@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Two test processes with one thread each. The tests of a file stay together because they share fixtures.
 PARALLEL := -n 2 --dist loadfile
 
-.PHONY: help install demo weights test nightly mutants lint types format clean
+.PHONY: help install demo weights test nightly bench mutants lint types format clean
 help:            ## show this help
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -36,6 +36,9 @@ nightly: $(STAMP) ## only the tests that are too long for every run
 
 mutants: $(STAMP) ## apply each deliberate bug to a copy and check that the tests notice it (nightly; 25 minutes)
 	$(BIN)/python tests/mutants/run.py --jobs 2
+
+bench: $(STAMP)  ## measure each part beside a reference -> docs/performance.md
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/ratios.py --write docs/performance.md
 
 lint: $(STAMP)   ## style and formatting
 	$(BIN)/ruff check .

@@ -90,6 +90,10 @@ class Federation:
                 start_new_session=True,
             )
 
+    def pid(self, party: str) -> int:
+        """Of the party's start script; its parent and job processes are children of that."""
+        return self._processes[party].pid
+
     def start_all(self, seconds: int = 120) -> None:
         """Start the server and the sites, and wait until every site has registered."""
         self.start(SERVER)

@@ -1,8 +1,11 @@
 """How long the server waits for a site, and for which task."""
 
+import contextlib
+import threading
 import time
 
 import pytest
+from contexts import site_context
 from inprocess import InProcess
 from nvflare.apis.controller_spec import Task, TaskCompletionStatus
 from nvflare.apis.fl_context import FLContext
@@ -11,6 +14,7 @@ from nvflare.apis.signal import Signal
 
 from fclseg.errors import FCLSegError
 from fclseg.flare.controller import RoundController
+from fclseg.flare.heartbeat import TOPIC, Heart, Pulses
 
 
 def test_each_task_has_its_own_time_out(hospitals, tmp_path):
@@ -48,7 +52,7 @@ def test_a_task_that_is_not_fetched_is_given_up_and_one_under_way_is_waited_for(
         sleep(seconds)
 
     monkeypatch.setattr("fclseg.flare.controller.time.sleep", later)
-    controller._wait([lost, working], 1, Signal(), FLContext())
+    controller._wait({"site-1": lost, "site-2": working}, 1, Signal(), FLContext())
     assert time.monotonic() - began >= 1
     assert lost.completion_status == TaskCompletionStatus.TIMEOUT
     assert working.completion_status == TaskCompletionStatus.OK
@@ -58,7 +62,7 @@ def test_a_stopped_run_waits_no_longer(controller):
     stop = Signal()
     stop.trigger(True)
     with pytest.raises(FCLSegError, match="to continue it"):
-        controller._wait([Task("pretrain", Shareable())], 1000, stop, FLContext())
+        controller._wait({"site-1": Task("pretrain", Shareable())}, 1000, stop, FLContext())
 
 
 def test_a_site_that_fell_silent_costs_its_time_out_once(hospitals, tmp_path):
@@ -67,3 +71,57 @@ def test_a_site_that_fell_silent_costs_its_time_out_once(hospitals, tmp_path):
     run.complete()
     assert [sites for _, _, sites in run.asked] == [["site-1", "site-2"], ["site-1", "site-2"], ["site-1"],
                                                     ["site-1", "site-2"]]  # fmt: skip
+
+
+def test_a_site_that_stops_beating_is_given_up_within_a_minute_and_one_that_never_beat_is_waited_for(controller):
+    """By the site's process: it beats while it trains and while it sends, so silence means that it is gone."""
+    now = [100.0]
+    controller._pulses = Pulses(clock=lambda: now[0])
+    tasks = {site: Task("pretrain", Shareable()) for site in ("alive", "dead", "earlier version")}
+    for task in tasks.values():
+        task.client_tasks = ["fetched"]
+    stop = Signal()
+    controller._pulses.heard("dead")
+
+    def sleep(seconds):
+        now[0] += 10
+        controller._pulses.heard("alive")
+        if now[0] >= 400:
+            stop.trigger(True)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(FCLSegError, match="to continue it"):
+        patch.setattr("fclseg.flare.controller.time.sleep", sleep)
+        controller._wait(tasks, 7200, stop, FLContext())
+    assert tasks["dead"].completion_status == TaskCompletionStatus.TIMEOUT
+    assert [tasks[site].completion_status for site in ("alive", "earlier version")] == [None, None]
+    assert controller._fault("dead", tasks["dead"], 7200) == "has given no sign of life for 60 s"
+
+
+def test_the_limit_is_a_minute_and_a_beat_takes_silence_back():
+    now = [0.0]
+    pulses = Pulses(clock=lambda: now[0])
+    pulses.heard("site-1")
+    now[0] = 60.0
+    assert not pulses.is_silent("site-1")
+    now[0] = 60.1
+    assert pulses.is_silent("site-1") and not pulses.is_silent("site-2")
+    pulses.heard("site-1")
+    assert not pulses.is_silent("site-1")
+
+
+def test_a_site_beats_from_its_first_task_on_and_a_simulated_one_does_not(tmp_path):
+    beats = []
+    engine = {
+        "new_context": lambda: contextlib.nullcontext(FLContext()),
+        "fire_and_forget_aux_request": lambda **request: beats.append(request["topic"]),
+    }
+    heart = Heart(seconds=0.01)
+    for simulated in (True, False):
+        assert beats == []
+        heart.start(site_context(tmp_path, simulated=simulated, **engine))
+    heart.start(site_context(tmp_path, **engine))  # of the next task
+    deadline = time.monotonic() + 60
+    while len(beats) < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert set(beats) == {TOPIC} and len(beats) >= 3
+    assert sum(thread.name == heart._thread.name for thread in threading.enumerate()) == 1

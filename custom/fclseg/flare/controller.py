@@ -18,6 +18,7 @@ from nvflare.apis.signal import Signal
 
 from fclseg.errors import FCLSegError
 from fclseg.flare.attendance import Attendance
+from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
 from fclseg.flare.messages import NEEDS_WHOLE, REASON, Message
 from fclseg.flare.meter import Meter
 from fclseg.flare.place import Place
@@ -37,6 +38,7 @@ class RoundController(Controller):
         self._given = settings
         self._meter: Meter | None = None
         self._attendance: Attendance | None = None
+        self._pulses = Pulses()
 
     @cached_property
     def _settings(self) -> RunSettings:
@@ -49,6 +51,7 @@ class RoundController(Controller):
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Does nothing that can fail: errors for the user are raised in ``control_flow``."""
         os.umask(0o077)  # only this account may read runs of real sites and images of a simulation
+        self._pulses.listen(fl_ctx)
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         self.cancel_all_tasks()
@@ -141,30 +144,33 @@ class RoundController(Controller):
         }
         for site, task in tasks.items():
             self.send(task, fl_ctx, targets=[site])
-        self._wait(list(tasks.values()), self._settings.pickup_timeout or timeout, abort_signal, fl_ctx)
+        self._wait(tasks, self._settings.pickup_timeout or timeout, abort_signal, fl_ctx)
         for site, task in tasks.items():
             if task.completion_status != TaskCompletionStatus.OK:
-                fault = (
-                    f"did not finish task {task_name} within {timeout} s" if task.client_tasks else "fetched no task"
-                )
-                failures[site] = f"{site} {fault}"
+                failures[site] = f"{site} {self._fault(site, task, timeout)}"
                 if self._attendance is not None:
                     self._attendance.fell_silent(site)
                 self.log_warning(fl_ctx, f"{failures[site]}; it is left out until it asks for work again")
         return failures
 
-    def _wait(self, tasks: list[Task], pickup: int, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Wait until every task has ended. A task that no site fetches within ``pickup`` seconds is cancelled."""
+    def _fault(self, site: str, task: Task, timeout: int) -> str:
+        if self._pulses.is_silent(site):
+            return f"has given no sign of life for {SILENT_SECONDS:.0f} s"
+        return f"did not finish task {task.name} within {timeout} s" if task.client_tasks else "fetched no task"
+
+    def _wait(self, tasks: dict[str, Task], pickup: int, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """Wait until every task has ended. A task that its site does not fetch within ``pickup`` seconds is cancelled,
+        and so is one whose site has died."""
         started = time.monotonic()
-        while waiting := [task for task in tasks if task.completion_status is None]:
+        while waiting := {site: task for site, task in tasks.items() if task.completion_status is None}:
             if abort_signal.triggered:
                 raise FCLSegError(
                     "the run was stopped before it was complete: run the same command again to continue it"
                 )
-            if time.monotonic() - started > pickup:
-                for task in waiting:
-                    if not task.client_tasks:
-                        self.cancel_task(task, TaskCompletionStatus.TIMEOUT, fl_ctx)
+            late = time.monotonic() - started > pickup
+            for site, task in waiting.items():
+                if (late and not task.client_tasks) or self._pulses.is_silent(site):
+                    self.cancel_task(task, TaskCompletionStatus.TIMEOUT, fl_ctx)
             time.sleep(POLL_SECONDS)
 
 

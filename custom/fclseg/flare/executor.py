@@ -17,6 +17,7 @@ from nvflare.app_common.logging.constants import is_log_streaming_allowed
 
 from fclseg.errors import PublicError
 from fclseg.flare.gate import Gate
+from fclseg.flare.heartbeat import Heart
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, REASON
 from fclseg.flare.place import Place
 from fclseg.flare.problems import note_problem, public_sentence
@@ -28,6 +29,7 @@ class SiteExecutor(LearnerExecutor):
     def __init__(self, learner_id: str):
         super().__init__(learner_id, train_task=PRETRAIN_TASK)
         self.is_initialized: bool = False
+        self._heart = Heart()
         # NVFlare builds this object and then waits for the server: time enough to import what the task will need.
         threading.Thread(target=importlib.import_module, args=("torch",), daemon=True).start()
 
@@ -40,6 +42,7 @@ class SiteExecutor(LearnerExecutor):
                 os.umask(0o077)  # only the site's account may read what this process writes
                 self.initialize(fl_ctx)
                 self.is_initialized = True
+            self._heart.start(fl_ctx)
             site, message = self.learner.open(shareable, fl_ctx)
             gate = Gate(site, task_name, message)
             gate.admit()
