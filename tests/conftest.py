@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-# `make test` runs one process per core. Threads beyond that wait for each other and make everything slower, on a loaded
-# machine many times.
+# `make test` runs one process per core. More threads wait for each other and make everything slower, on a loaded
+# machine many times slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell that starts a command in the background makes it ignore SIGINT, and so would every process that a test starts
-# and then interrupts.
+# A command that a shell starts in the background ignores SIGINT. Processes that a test starts and interrupts would
+# inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -50,5 +50,5 @@ def as_nobody():
 
 @pytest.fixture
 def ordinary_user():
-    """``with ordinary_user():`` root may read and write everything, so as root look at files with nobody's rights."""
+    """``with ordinary_user():`` root may read and write everything, so as root use the permissions of ``nobody``."""
     return as_nobody

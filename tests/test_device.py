@@ -1,4 +1,4 @@
-"""The one choice of the device that pre-training and the bundles share."""
+"""The choice of the device, shared by pre-training and the bundles."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote or that were damaged since: every reader answers with one sentence."""
+"""Files that are damaged or were written elsewhere: every reader gives a one-sentence error."""
 
 import os
 

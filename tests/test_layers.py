@@ -1,4 +1,4 @@
-"""The package's arrows point one way, and only ``flare`` knows NVFlare."""
+"""Packages import in one direction only, and only ``flare`` imports NVFlare."""
 
 import ast
 import subprocess
@@ -25,7 +25,7 @@ ORDER = [
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 TABLES = {"fclseg.federation.exchange"}
-"""Plain data that imports nothing of the package but its errors, so that every layer may read it."""
+"""Plain data that imports only the package's errors, so that every layer may use it."""
 
 
 def imported(path):

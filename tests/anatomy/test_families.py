@@ -1,4 +1,4 @@
-"""Each family says what the paper and its challenge say, and its bundle says the same."""
+"""Each family agrees with the paper and its challenge, and its bundle agrees with the family."""
 
 import json
 from pathlib import Path

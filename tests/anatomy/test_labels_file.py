@@ -1,4 +1,4 @@
-"""``labels.json``: what it may say, what is refused, and that nothing of it is lost on its way through files."""
+"""``labels.json``: what it may contain, what is refused, and that nothing is lost when it passes through files."""
 
 import json
 

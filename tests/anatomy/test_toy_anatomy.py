@@ -1,4 +1,4 @@
-"""Adding an organ is one file and one bundle folder: a toy organ in a copy of the package, used for real."""
+"""Adding an organ takes one file and one bundle folder: a toy organ in a copy of the package, actually used."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A new organ in one file: what ``test_toy_anatomy`` drops into ``families/``."""
+"""A new organ in one file, which ``test_toy_anatomy`` copies to ``families/``."""
 
 import re
 from pathlib import Path

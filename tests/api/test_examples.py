@@ -1,4 +1,4 @@
-"""The examples that people copy are run as they stand: the README's Python and the notebook."""
+"""The examples that people copy run unchanged: the README's Python code and the notebook."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Pre-training in one process: the same as over NVFlare, and the exchange plan kept to the letter."""
+"""Pre-training in one process gives the same result as with NVFlare and follows the exchange plan exactly."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Benchmarks that start no simulator, at their smallest: a change elsewhere must not break what is run once a year."""
+"""Benchmarks without a simulator, at their smallest size: changes elsewhere must not break rarely used scripts."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ SMALLEST = {
     "slice_store": ("--patients 1", "slice store, small: 10 volumes"),
     "training_environment": ("--steps 1 --repeats 1", "ms of processor time per step"),
 }
-"""Options and a part of the line that is printed; the preset is the default one wherever that takes only seconds."""
+"""Options and a part of the printed line. The default preset is used if that takes only seconds."""
 
 
 @pytest.mark.nightly

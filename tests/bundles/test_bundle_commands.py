@@ -1,4 +1,4 @@
-"""The bundles as a user runs them: ``python -m monai.bundle ...`` in processes of their own."""
+"""The bundles as a user runs them: ``python -m monai.bundle ...`` in separate processes."""
 
 import csv
 import json
@@ -35,7 +35,7 @@ def config(bundle, *names):
 
 
 def bundle_command(*arguments, cache):
-    """Without a network: a proxy that answers nobody."""
+    """No network access: a proxy that never answers."""
     environment = {**os.environ, "FCLSEG_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
     environment |= dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
     command = [sys.executable, "-m", "monai.bundle", *map(str, arguments)]
@@ -112,7 +112,7 @@ def test_inference_on_a_patient_folder(trained, place):
 
 
 def test_inference_delivers_the_dice_that_evaluation_promises(trained, place):
-    """On the original grid, for the patient that was held out: the same label maps, so the same Dice."""
+    """On the original grid, for the held-out patient: the same label maps, and therefore the same Dice."""
     folder, _ = trained
     content = json.loads((folder / "evaluation.json").read_text())
     rows = {(row["patient"], row["frame"]): row for row in content["volumes"]}

@@ -1,4 +1,4 @@
-"""The weights that bundles ship: what they are, that they are those of the card, and that they segment."""
+"""The weights that come with the bundles: what they are, that they match the model card, and that they segment."""
 
 import hashlib
 import re

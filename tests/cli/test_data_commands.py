@@ -1,4 +1,4 @@
-"""``fclseg data`` as a user runs it: in its own process, with exit codes and sentences."""
+"""``fclseg data`` as a user runs it: in its own process, with exit codes and one-sentence errors."""
 
 import gzip
 import shutil

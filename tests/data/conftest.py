@@ -1,4 +1,4 @@
-"""Small data sets in the layouts the readers know, as real files."""
+"""Small data sets in the layouts that the readers support, as real files."""
 
 import nibabel as nib
 import numpy as np

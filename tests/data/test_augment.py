@@ -34,7 +34,7 @@ def blobs(count: int, height: int, width: int, seed: int = 0) -> torch.Tensor:
 
 
 def slow_affine(image: np.ndarray, size, scale, angle, shift, mirror) -> np.ndarray:
-    """Pixel by pixel: where in the image does this output pixel come from, and what do its four neighbours say?"""
+    """Pixel by pixel: find the source position of each output pixel and interpolate between its four neighbours."""
     (in_h, in_w), (out_h, out_w) = image.shape, size
     fit = min(in_h / out_h, in_w / out_w)
     out = np.zeros(size)

@@ -1,4 +1,4 @@
-"""However a NIfTI file is broken, reading it ends in one sentence with the file's name."""
+"""Reading a broken NIfTI file always gives a one-sentence error with the file's name."""
 
 import gzip
 import os

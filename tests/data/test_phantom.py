@@ -1,4 +1,4 @@
-"""The phantom on disk: complete data sets, true ejection fractions, scanners that differ, nothing half-written."""
+"""The phantom on disk: complete data sets, correct ejection fractions, different scanners, nothing half-written."""
 
 import nibabel as nib
 import numpy as np

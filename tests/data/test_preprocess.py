@@ -1,4 +1,4 @@
-"""Pre-processing against slow or analytic answers."""
+"""Pre-processing against slow implementations or analytic values."""
 
 import nibabel as nib
 import numpy as np
@@ -48,7 +48,7 @@ def test_intensities_are_scaled_on_the_volumes_percentiles(tmp_path):
 @pytest.mark.parametrize("pixel", [1.0, 1.37, 1.8, 2.5])
 @pytest.mark.parametrize("target", [1.25, 2.5])
 def test_a_disc_keeps_its_size_in_millimetres(tmp_path, pixel, target):
-    """The reason to resample: area in stored pixels times pixel area is the area in the body, whatever the scanner."""
+    """The reason to resample: stored pixels times pixel area is the area in the body, for every scanner."""
     radius, n = 30.0, int(200 / pixel)
     x, y = np.meshgrid(*[(np.arange(n) - (n - 1) / 2) * pixel] * 2, indexing="ij")
     label = np.repeat((x**2 + y**2 < radius**2)[..., None], 3, axis=2).astype(np.uint8)
@@ -87,7 +87,7 @@ def test_image_and_label_stay_on_top_of_each_other(tmp_path):
 
 
 def test_oblique_affine_gives_the_same_slices(tmp_path, save_nifti):
-    """Only voxel sizes count: a stack that lies oblique in the scanner is not rotated, its slice axis stays last."""
+    """Only voxel sizes matter: an oblique stack is not rotated, and its slice axis stays last."""
     rng = np.random.default_rng(2)
     voxels = rng.integers(0, 1000, (40, 36, 5), dtype=np.int16)
     turn = nib.eulerangles.euler2mat(0.4, -0.7, 0.3)

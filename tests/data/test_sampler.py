@@ -1,4 +1,4 @@
-"""Epochs replay, cover the slices, and partners come from where the paper says."""
+"""Epochs can be replayed and cover all slices, and partners are chosen as in the paper."""
 
 import numpy as np
 import pytest

@@ -63,7 +63,10 @@ def test_patients_without_labels_train_the_encoder_and_nothing_else(sites, folds
     labelled, unlabelled = names(sites * folds + extra), [f"scan{number}" for number in range(without)]
     splits = Splits.make(labelled + unlabelled, sites, folds, unlabelled=unlabelled)
     assert sorted(splits.patients) == sorted(labelled + unlabelled)
-    for kind in (labelled, unlabelled):  # both kinds are dealt evenly, and the labelled as if they were alone
+    for kind in (
+        labelled,
+        unlabelled,
+    ):  # both kinds are split evenly, and the labelled patients as if there were no others
         sizes = [len(set(group) & set(kind)) for group in splits.sites.values()]
         assert max(sizes) - min(sizes) <= 1
     assert splits.held_out == Splits.make(labelled, sites, folds).held_out

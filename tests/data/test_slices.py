@@ -1,4 +1,4 @@
-"""The slice store: what is in it, when it is built, and that it survives damage, kills and crowds."""
+"""The slice store: its contents, when it is built, and that it survives damage, kills and concurrent processes."""
 
 import contextlib
 import os
@@ -116,7 +116,7 @@ def test_any_change_of_source_or_parameter_is_another_store(data, tmp_path, save
 
 
 def test_a_voxel_in_the_middle_of_a_large_file_is_another_store(tmp_path, save_nifti):
-    """Only both ends of a file are read for the name of its store; the time of its last change tells the rest."""
+    """Only the two ends of a file are read for the name of its store. The modification time covers the rest."""
     image = save_nifti(
         tmp_path / "data" / "anna.nii", np.random.default_rng(0).integers(0, 99, (40, 40, 9)).astype("i2")
     )

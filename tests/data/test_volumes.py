@@ -1,4 +1,4 @@
-"""Readers: every layout gives the records its files describe, and refuses what is wrong."""
+"""Readers: every layout gives the records that its files describe, and refuses errors."""
 
 import shutil
 
@@ -19,7 +19,7 @@ def test_acdc_frames_and_cycle(tmp_path, add_patient):
     volumes = read_folder(tmp_path)
     first = [volume for volume in volumes if volume.patient == "patient001"]
     found = {volume.frame: (volume.phase, volume.label is not None, volume.time_index) for volume in first}
-    # Frames 1 and 3 have files of their own, so the cycle gives only the others.
+    # Frames 1 and 3 have their own files, so the cycle gives only the others.
     assert found == {
         1: ("ED", True, None),
         3: ("ES", True, None),

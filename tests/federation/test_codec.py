@@ -103,7 +103,7 @@ def test_a_small_change_is_a_short_lossless_message():
 
 @pytest.mark.parametrize("name", ["8bit", "tiny", "topk", "rotation", "4bit"])
 def test_error_feedback_sums_to_the_truth(name):
-    """What arrived in all rounds, and what is still to be sent, is all that there was to send."""
+    """What arrived in all rounds plus what is still to be sent equals everything that there was to send."""
     codec, reference, memory = ALL[name], network(0), {}
     wanted = {key: np.zeros(array.shape) for key, array in reference.items()}
     arrived, without = ({key: np.zeros(array.shape) for key, array in reference.items()} for _ in range(2))
@@ -168,7 +168,7 @@ def test_what_is_no_message_is_refused(message):
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), name=st.sampled_from(sorted(ALL)))
 def test_damage_is_refused_or_harmless(data, name):
-    """Flipped bits, cuts, repeats and random bytes: a sentence, or the very network that was sent."""
+    """Flipped bits, cuts, repeats and random bytes give a one-sentence error, or exactly the network that was sent."""
     codec, arrays, reference = ALL[name], network(2), network(1)
     good = codec.encode(arrays, reference, seed=1)
     message = bytearray(good.message.tobytes())

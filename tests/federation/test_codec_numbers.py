@@ -1,4 +1,4 @@
-"""Coders of numbers against slow, obvious implementations and values worked out by hand."""
+"""Number coders against slow, obvious implementations and values computed by hand."""
 
 import itertools
 import math
@@ -137,7 +137,7 @@ def test_centroids_are_those_of_the_normal_distribution(bits):
 
 @pytest.mark.parametrize(("bits", "error"), [(1, 1 - 2 / math.pi), (2, 0.1175), (3, 0.03454), (4, 0.009497)])
 def test_rotation_has_the_error_of_the_normal_distribution(bits, error):
-    """Max (1960), table I; whatever the numbers are, here two thirds zeros."""
+    """Max (1960), table I. It holds for any numbers; here two thirds are zeros."""
     values = np.zeros(1 << 16, np.float32)
     values[::3] = np.random.default_rng(1).laplace(size=values[::3].size)
     found = through(Rotation(bits, 1 << 12), values)
@@ -149,7 +149,7 @@ def test_rotation_is_unbiased_over_seeds():
     coder, trials = Rotation(1, 1024, "unbiased"), 400
     mean = np.mean([through(coder, values, seed=seed) for seed in range(trials)], axis=0)
     error = np.square(mean - values).sum() / np.square(values).sum()
-    assert error == pytest.approx((math.pi / 2 - 1) / trials, rel=0.25)  # variance over trials, and no bias beside it
+    assert error == pytest.approx((math.pi / 2 - 1) / trials, rel=0.25)  # variance over trials, and no bias
     shrunk = np.mean([through(Rotation(1, 1024), values, seed=seed) for seed in range(trials)], axis=0)
     assert shrunk @ values / (values @ values) == pytest.approx(2 / math.pi, rel=0.02)
 

@@ -73,7 +73,7 @@ def test_one_wild_distance_moves_neither_the_prediction_nor_alpha():
         predictor.calibrate(4.0)
         assert predictor.predict({**honest, "site-4": lie}) == pytest.approx(4.0)
         assert predictor.alpha == 2.0
-    assert DistancePredictor().predict({"site-1": 1.0, "site-2": 1e9}) == 1.0  # of two, the smaller is believed
+    assert DistancePredictor().predict({"site-1": 1.0, "site-2": 1e9}) == 1.0  # of two, the smaller is trusted
     assert DistancePredictor().predict({"site-1": 0.0, "site-2": 0.0, "site-3": 3.0}) == 0.0
 
 

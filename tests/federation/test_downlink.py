@@ -1,4 +1,4 @@
-"""What sites hold after every round, whoever was there, and that the server loses nothing by rounding."""
+"""What sites have after every round, with absent sites too, and that the server loses nothing by rounding."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def identical(a, b):
 
 
 class Site:
-    """Holds what it decoded last."""
+    """A site that keeps what it decoded last."""
 
     def __init__(self, codec=TINY):
         self.codec, self.held, self.round = codec, network(0), INITIAL
@@ -144,7 +144,7 @@ def test_a_checkpoint_keeps_everything():
 
 
 def test_the_server_loses_nothing():
-    """F after n rounds is F_0 and all mean updates, though sites began every round at the rounded H."""
+    """F after n rounds is F_0 plus all mean updates, although sites started every round from the rounded H."""
     link, online, total = start(), network(0), np.zeros((50, 40))
     for number in range(20):
         held = link.advance(number, {"online": online})["online"]

@@ -1,4 +1,4 @@
-"""A small phantom data set, written once, and slices that are cached beside it."""
+"""A small phantom data set, written once, and slices that are cached next to it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""When a training ends, from its losses alone."""
+"""When a training ends, judged only by its losses."""
 
 import math
 

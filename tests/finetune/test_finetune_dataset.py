@@ -1,4 +1,4 @@
-"""Who is trained on, and the batches of an epoch."""
+"""The choice of patients, and the batches of an epoch."""
 
 import nibabel as nib
 import numpy as np

@@ -1,4 +1,4 @@
-"""What the user may point inference at, and the measurements' arithmetic."""
+"""The inputs that inference accepts, and the arithmetic of measurements."""
 
 import nibabel as nib
 import numpy as np

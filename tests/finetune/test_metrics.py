@@ -35,7 +35,7 @@ def hd95_by_pairs(mine, theirs, spacing):
 
 
 def random_labels(rng, shape):
-    """Blobs rather than salt and pepper: boxes of every structure."""
+    """Boxes of every structure instead of salt-and-pepper noise."""
     labels = np.zeros(shape, np.uint8)
     for value in range(1, CLASSES):
         low = [rng.integers(0, size - 2) for size in shape]
@@ -66,7 +66,7 @@ def test_equal_volumes_are_perfect():
 
 
 def test_absent_structures():
-    """Absent in both: agreement. In one of them: no overlap, and the longest distance the volume has."""
+    """Absent in both: agreement. Absent in one: no overlap, and the largest distance in the volume."""
     empty, full = np.zeros((2, 4, 4), np.uint8), np.ones((2, 4, 4), np.uint8)
     assert volume_dice(empty, empty, 2) == 1 and volume_hd95(empty, empty, 2, (1, 1, 1)) == 0
     for prediction, truth in ((empty, full), (full, empty)):

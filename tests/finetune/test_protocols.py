@@ -1,4 +1,4 @@
-"""Whose labels a protocol uses, over all sites, folds and label counts of a split."""
+"""Which labels a protocol uses, for all sites, folds and label counts of a split."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who is scored when a model is evaluated: never a patient it was trained on."""
+"""Which patients are scored when a model is evaluated: never one that it was trained on."""
 
 import shutil
 
@@ -12,7 +12,7 @@ from fclseg.networks.model_file import MODEL
 
 @pytest.fixture(scope="module")
 def trained(phantom, tmp_path_factory):
-    """A model that was trained on the first patient; the second validated it, and the others were not used."""
+    """A model trained on the first patient and validated on the second. The others were not used."""
     folder = tmp_path_factory.mktemp("trained")
     finetune(FinetuneSpec(phantom, ("patient001",), ("patient002",), preset="demo", overrides={"epochs": 1}), folder)
     return folder

@@ -1,4 +1,4 @@
-"""Averaging over turned images, and cleaning, against small cases worked out by hand."""
+"""Averaging over rotated images, and cleaning, against small cases computed by hand."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ ACDC = get_anatomy("acdc")
 
 
 def one_hot(images):
-    """Bright is class 1: a predictor that turns with its image."""
+    """Bright pixels are class 1: a predictor that rotates with its image."""
     return torch.cat([1 - images, images], dim=1)
 
 
@@ -45,7 +45,7 @@ def test_what_turns_with_the_image_comes_back_to_its_place():
 
 
 def test_a_predictor_that_depends_on_direction_is_averaged():
-    """One that answers by row alone is 0 or 1 when asked once; turned about the centre it is uncertain at the sides."""
+    """A predictor that depends only on the row gives 0 or 1 without averaging; rotated, it is unsure at the sides."""
 
     def upper_half(images):
         top = torch.zeros_like(images)

@@ -1,4 +1,4 @@
-"""What the tests of whole runs share."""
+"""Fixtures for the tests of whole runs."""
 
 import pytest
 from inprocess import SITES
@@ -17,6 +17,6 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def own_slots(tmp_path, monkeypatch):
-    """Training slots of this test alone, so that it does not wait for other trainings on this machine."""
+    """Training slots for this test only, so that it does not wait for other trainings on this machine."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("FCLSEG_DEVICE", "cpu")

@@ -1,4 +1,4 @@
-"""NVFlare's own context as a party's process has it: who and where it is, and whether this is a simulation."""
+"""NVFlare's own context in a party's process: its name, its workspace, and whether this is a simulation."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ LEAD = "lead@coordinator.org"
 def site_context(workspace: Path, site: str = "site-1", simulated: bool = False, **engine) -> FLContext:
     """What NVFlare hands to everything that runs at a site, with the kit that our provisioning makes."""
     context = _context(workspace, "job-4711", ProcessType.CLIENT_JOB, site, engine)
-    if simulated:  # the mark that only the simulator's worker process sets
+    if simulated:  # the flag that only the simulator's worker process sets
         context.put(FLContextKey.SIMULATE_MODE, True, private=True, sticky=False)
     return context
 

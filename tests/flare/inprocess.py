@@ -1,4 +1,4 @@
-"""A whole run in this process: the real loop, filters, executors and learners, and no wire between them."""
+"""A whole run in this process: the real loop, filters, executors and learners, without a network between them."""
 
 import importlib
 import json
@@ -32,7 +32,7 @@ SITES = ("site-1", "site-2", "site-3")
 
 
 class InProcess:
-    """``absent``: {site: rounds in which it answers nothing}; ``broken``: {(site, task, round)} that fail there."""
+    """``absent``: {site: rounds in which it does not answer}; ``broken``: {(site, task, round)} that fail."""
 
     policy: ClassVar = {"changes": [*TINY, "ema_momentum"], "components": sorted(EVERYTHING)}
 
@@ -70,7 +70,7 @@ class InProcess:
         return self.loop.folder.rounds()
 
     def ask(self, task, messages, timeout, accept) -> dict[str, str]:
-        """What the controller's does, one site after the other."""
+        """The same as the controller's, one site after the other."""
         failures, number = {}, next(message.round_number for message in messages.values())
         if number == self.dies_in:
             raise KeyboardInterrupt
@@ -105,7 +105,7 @@ class InProcess:
         self.meter.handle_event(event, context)
 
     def state(self, site: str, round_number: int) -> dict:
-        """What the site remembers of a round."""
+        """What the site has stored for a round."""
         return read_state(self.memory(site) / f"round-{round_number:04d}.safetensors")[0]["method"]
 
     def memory(self, site: str) -> Path:
@@ -126,7 +126,7 @@ class _SiteProcess:
     def execute(self, task, data, broken):
         data = self._incoming(task, data)
         if broken:
-            data = type(data)()  # not a message: refused by the learner with a sentence of its own
+            data = type(data)()  # not a message: the learner refuses it with its own error
         return self._outgoing(task, self._executor.execute(task, data, self._context, Signal()))
 
 

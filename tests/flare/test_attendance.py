@@ -1,4 +1,4 @@
-"""The draw of C_r, and sites that fall silent."""
+"""Drawing C_r, and sites that stop answering."""
 
 from fclseg.flare.attendance import Attendance
 

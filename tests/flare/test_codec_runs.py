@@ -1,4 +1,4 @@
-"""Whole runs with codecs, everything real but the wire: sizes, absent sites, restarts, damage, lost memories."""
+"""Whole runs with codecs, all parts real except the network: sizes, absent sites, restarts, damage, lost memories."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from fclseg.flare.place import Place
 from fclseg.flare.tensors import read_state
 
 CHANGES = {**TINY, "channels": [8, 16], "hidden": 64, "bank_size": 128}
-"""Large enough for tensors that are coded."""
+"""Large enough to have tensors that are encoded."""
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_absent_sites_get_what_they_missed(start):
 
 @pytest.mark.parametrize("job", ["fclopt_dp_tiny", "fcl"])
 def test_killed_and_continued_gives_the_same_bits(start, job):
-    """The server dies when the sites have answered the first task of a round, and everybody starts again."""
+    """The server dies after the sites have answered the first task of a round, and all parties restart."""
     codec = None if job == "fclopt_dp_tiny" else "tiny"
     whole, broken = start(job, codec, rounds=4), start(job, codec, "-killed", rounds=4)
     for run in (whole, broken):
@@ -140,7 +140,7 @@ def test_killed_and_continued_gives_the_same_bits(start, job):
         broken.complete()
     broken.dies_in = None
     broken.start()
-    broken.loop._round(2, broken.ask)  # every site finishes the round, and the server dies before it is noted
+    broken.loop._round(2, broken.ask)  # every site finishes the round, and the server dies before it is recorded
     broken.start()
     broken.complete()
     (ours, our_info), (theirs, their_info) = final(broken), final(whole)
@@ -198,7 +198,7 @@ def test_a_hostile_upload_costs_that_site_its_round(start, monkeypatch, damage):
 
 
 def test_an_update_that_is_far_too_long_is_refused_after_decoding(start, monkeypatch):
-    """The message itself is in order; only the decoded network shows that the site multiplied it by a thousand."""
+    """The message itself is valid. Only the decoded network shows that the site multiplied it by a thousand."""
     run = start("fclopt_dp_tiny", rounds=2)
     honest = EncodeUpload.change
 

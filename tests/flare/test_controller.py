@@ -1,4 +1,4 @@
-"""Who takes part when a run is started and continued, as NVFlare's controller decides it."""
+"""Which sites take part when a run is started and continued, as decided by the NVFlare controller."""
 
 import json
 from types import SimpleNamespace

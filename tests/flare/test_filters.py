@@ -1,4 +1,4 @@
-"""PTNU and DP as filters: what a message looks like before and after, and that nothing passes unseen."""
+"""PTNU and DP as filters: a message before and after, and that nothing passes unchecked."""
 
 import numpy as np
 import pytest
@@ -126,7 +126,7 @@ def test_failed_results_pass_as_they_are(tmp_path):
 
 
 def test_what_a_filter_trips_over_stays_at_the_site(tmp_path):
-    """An error that nobody foresaw may name a file: NVFlare logs what is raised, so it is only its kind."""
+    """An unexpected error may contain a file name, and NVFlare logs what is raised, so only its type is raised."""
     with pytest.raises(FCLSegError, match=r"^ValueError, see problems.log in the site's folder of runs$"):
         PredictTarget().process(Shareable(), site_context(tmp_path))
     assert "not a valid DXO" in (tmp_path / "runs" / "problems.log").read_text()

@@ -1,4 +1,4 @@
-"""The server's model: what is accepted, what comes down, and that a checkpoint is the whole of it."""
+"""The server's model: what is accepted, what comes down, and that a checkpoint contains all of it."""
 
 import json
 

@@ -1,6 +1,6 @@
-"""What a site's task and the quick commands do without: libraries that take longer to import than the work takes.
+"""Libraries that a site's task and the quick commands must not import, because importing takes longer than the work.
 
-In a simulation with fewer threads than sites every task is a process of its own.
+In a simulation with fewer threads than sites, every task is a separate process.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from inprocess import InProcess
 
 from fclseg.data.phantom import write_phantom
 
-pytestmark = pytest.mark.timeout(600)  # processes of their own, on a machine that may have much else to do
+pytestmark = pytest.mark.timeout(600)  # separate processes, on a machine that may be busy
 
 HEAVY = ("monai", "matplotlib", "ignite", "tensorboard", "torch._dynamo")
 REPORT = "import sys; print([name for name in {names!r} if name in sys.modules], file=sys.stderr)"

@@ -87,7 +87,7 @@ def test_a_job_in_its_own_run_folder_survives(tmp_path, capsys, monkeypatch):
 
 @pytest.fixture
 def hospitals(tmp_path):
-    """A phantom, dealt to two hospitals with names of their own."""
+    """A phantom, split across two hospitals with their own names."""
     write_phantom(tmp_path / "data", patients=4, frames=2)
     patients = sorted({volume.patient for volume in read_folder(tmp_path / "data")})
     owner = {patient: ("north", "south_2")[number % 2] for number, patient in enumerate(patients)}

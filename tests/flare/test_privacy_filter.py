@@ -36,7 +36,7 @@ def networks(seed):
 
 
 def moved(start, size, seed=5):
-    """Networks whose distance from ``start`` is ``size``, with counters that went on."""
+    """Networks whose distance from ``start`` is ``size``, with counters that have advanced."""
     random = np.random.default_rng(seed)
     steps = {c: {n: random.standard_normal(a.shape) for n, a in arrays.items()} for c, arrays in start.items()}
     length = math.sqrt(
@@ -126,7 +126,7 @@ def test_the_server_takes_what_the_filter_lets_out(tmp_path):
     [(PercentilePrivacy(), "instead of int64"), (ExcludeVars(["encoder.stem.conv_0.conv.weight"]), "lacks tensor")],
 )
 def test_filters_of_nvflare_do_not_fit(stock, complaint):
-    """Why there is one of our own: what they let out is no network that the server takes."""
+    """Why we have our own filter: the server would refuse what NVFlare's filters let through."""
     message = Message.from_shareable(stock.process(Message(networks(0), meta=META).to_shareable(), FLContext()))
     with pytest.raises(FCLSegError, match=complaint):
         aggregator_for(networks(0)).accept("site-1", message)

@@ -1,4 +1,4 @@
-"""The round loop with everything real but the wire: who is asked, what is written down, and what sites remember."""
+"""The round loop, all parts real except the network: which sites are asked, what is recorded, what sites keep."""
 
 import numpy as np
 import pytest
@@ -108,7 +108,9 @@ def test_a_share_of_the_sites_in_each_round(start):
     trained: set[str] = set()
     for record in records:
         assert len(record["drawn"]) == 2 and set(record["sites"]) == set(record["drawn"])
-        for site in record["drawn"]:  # everybody's newest bank comes down, whoever was drawn last
+        for site in record[
+            "drawn"
+        ]:  # the newest bank of every site comes down, regardless of which sites were drawn last
             assert record["bytes"][site]["down"]["payload"].get("bank", 0) == 136 * len(trained - {site})
         trained |= set(record["drawn"])
     assert trained == set(SITES)
@@ -181,7 +183,7 @@ def test_an_answer_that_comes_too_late_is_metered(start):
 
 
 def test_diagnostics_compare_with_the_true_global_target(start, monkeypatch):
-    # They are for the simulator alone; here every site has a folder of its own, as real ones do.
+    # They work in the simulator only. Here every site has its own folder, like a real site.
     monkeypatch.setattr(RunSettings, "check_place", lambda self, place: None)
     monkeypatch.setattr(Policy, "check_components", lambda self, names: None)
     run = start("fclopt_ptnu", rounds=2, diagnostics=True)

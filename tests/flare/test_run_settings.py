@@ -1,4 +1,4 @@
-"""Settings: the job's values, the environment's on the server, and a site's own places."""
+"""Settings: the job's values, environment variables on the server, and a site's own folders."""
 
 import json
 from dataclasses import replace
@@ -138,7 +138,7 @@ def test_a_real_site_reads_its_own_file_first(tmp_path, monkeypatch):
     with pytest.raises(FCLSegError, match=r'fclseg\.json is not a JSON object.*{"data": "/folder"}'):
         _ = place.data
     own.unlink()
-    own.mkdir()  # stands for any file that cannot be read, also where the tests run as root
+    own.mkdir()  # stands for any file that cannot be read, even if the tests run as root
     with pytest.raises(FCLSegError, match=r"fclseg\.json cannot be read \(Is a directory\)"):
         _ = place.data
 

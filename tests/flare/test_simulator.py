@@ -1,4 +1,4 @@
-"""Real NVFlare simulators, each with its own time-out: what a user gets who types the commands of the README."""
+"""Real NVFlare simulators, each with its own time-out: what a user of the README's commands gets."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def data(tmp_path_factory):
     params=["fclopt_dp", *(pytest.param(job, marks=pytest.mark.nightly) for job in ("fclopt_dp_tiny", "fcl"))],
 )
 def reference(request, tmp_path_factory, cache, data):
-    """Never interrupted, one process per site. Of all jobs more than networks crosses: a distance, bytes, banks."""
+    """Never interrupted, one process per site. In all jobs more than networks is sent: a distance, bytes, banks."""
     simulation = Simulation(tmp_path_factory.mktemp("reference"), cache, request.param, SETTINGS, data)
     assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]
     return simulation

@@ -1,4 +1,4 @@
-"""State files and a site's memory: whole or refused, and a repeated round starts where it first started."""
+"""State files and a site's memory: complete or refused, and a repeated round starts from the same state."""
 
 import pytest
 import torch
@@ -67,7 +67,7 @@ def test_a_server_that_goes_back_to_its_oldest_checkpoint_finds_the_sites_states
     memory.save(SiteState(oldest + 1, _state(0.0)["method"], {}))  # which drops the states of later rounds
     with pytest.raises(StateError, match="no state from before"):
         memory.load_before(oldest)
-    assert memory.load_before(0) is None  # where every site starts anew
+    assert memory.load_before(0) is None  # where every site starts from scratch
 
 
 def test_the_first_round_of_a_site_that_joined_late_can_be_repeated(tmp_path):

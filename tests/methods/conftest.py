@@ -12,7 +12,7 @@ from fclseg.presets import get_preset
 
 @pytest.fixture(scope="session", autouse=True)
 def phantom_cache(tmp_path_factory):
-    """Methods that train on phantoms make them in the machine's cache; here it is a folder of the test."""
+    """Methods that train on phantoms generate them in the cache; here the cache is a folder of the test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FCLSEG_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

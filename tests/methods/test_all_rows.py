@@ -1,4 +1,4 @@
-"""What must hold for every row of the paper's tables: it trains, it remembers, and it sends and receives."""
+"""What must hold for every row of the paper's tables: it trains, keeps its state, sends and receives."""
 
 from copy import deepcopy
 

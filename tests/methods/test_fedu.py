@@ -1,4 +1,4 @@
-"""FedU's rule: the encoder is always taken over, the predictor only below the threshold."""
+"""FedU's rule: the encoder is always replaced, the predictor only below the threshold."""
 
 import math
 

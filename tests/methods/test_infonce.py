@@ -1,4 +1,4 @@
-"""The contrastive loss against a loop over queries and positives, and the draw of negatives."""
+"""The contrastive loss against a loop over queries and positives, and the sampling of negatives."""
 
 import math
 from itertools import product

@@ -1,4 +1,4 @@
-"""The mean teacher against what its definition gives by hand."""
+"""The mean teacher against values computed by hand from its definition."""
 
 from copy import deepcopy
 

@@ -1,4 +1,4 @@
-"""The optimisers take torch's own steps, bit for bit, also after their state was saved and restored."""
+"""The optimisers take the same steps as torch, bit for bit, even after their state was saved and restored."""
 
 import copy
 

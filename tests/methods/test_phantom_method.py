@@ -1,4 +1,4 @@
-"""Training on phantoms: the true labels teach, the site's images give BatchNorm's statistics and nothing else."""
+"""Training on phantoms: the true labels teach, and the site's images only give the BatchNorm statistics."""
 
 from copy import deepcopy
 

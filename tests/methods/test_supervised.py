@@ -1,4 +1,4 @@
-"""Supervised training in the federated frame is the bundle's training: loss, rates and frozen encoder."""
+"""Federated supervised training equals the bundle's training: loss, learning rates and frozen encoder."""
 
 from copy import deepcopy
 

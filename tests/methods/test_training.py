@@ -158,7 +158,7 @@ def test_collapse_measure_tells_collapsed_from_spread_features():
 
 
 def test_bfloat16_on_a_cpu_is_asked_for_and_changes_only_the_arithmetic(sampler):
-    """With it the round differs in the last digits; where the CPU has no such instructions it is the same round."""
+    """With it the round differs in the last digits. On a CPU without such instructions the round is the same."""
     device = torch.device("cpu")
     assert not computes_in_bfloat16(device, on_cpu=False)
     losses = []

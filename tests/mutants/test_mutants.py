@@ -1,4 +1,4 @@
-"""The list of mutants keeps up with the code: whoever changes a mutated line finds it here."""
+"""The list of mutants matches the code: this fails if somebody changes a mutated line."""
 
 from collections import Counter
 

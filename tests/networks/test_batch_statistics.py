@@ -1,4 +1,4 @@
-"""BatchNorm statistics: estimated as the plain average, and kept where they must not move."""
+"""BatchNorm statistics: estimated as the plain average, and kept where they must not change."""
 
 from copy import deepcopy
 

@@ -1,4 +1,4 @@
-"""Any module that keeps to the declared interface can take the encoder's place, in every method and in fine-tuning."""
+"""Any module that implements the interface can replace the encoder, in every method and in fine-tuning."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ PRESET = get_preset("demo", **{"networks.channels": WIDTHS, "bank_size": 24, "lo
 
 
 class Strided(nn.Module):
-    """Three plain convolutions, two of them with stride: nothing of the paper's encoder but its interface."""
+    """Three plain convolutions, two of them strided: only the interface is that of the paper's encoder."""
 
     def __init__(self, channels):
         super().__init__()

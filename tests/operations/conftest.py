@@ -1,4 +1,4 @@
-"""A real start-up kit, as ``nvflare provision`` makes it."""
+"""A real startup kit, made by ``nvflare provision``."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""Ten and more planted faults of a site's kit, each named in one sentence, and none where nothing is wrong."""
+"""More than ten planted faults in a site's kit, each reported in one sentence, and none if nothing is wrong."""
 
 import datetime
 import importlib.metadata

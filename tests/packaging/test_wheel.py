@@ -31,7 +31,7 @@ def run(command, **options):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built from a copy of the sources: an earlier build's leftovers must not get into it."""
+    """Built from a copy of the sources, so that leftovers of an earlier build are not included."""
     folder = tmp_path_factory.mktemp("build")
     (folder / "source").mkdir()
     for name in SOURCES:
@@ -48,7 +48,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """A new environment with the wheel. Its dependencies are those of this one, which torch makes too large to copy."""
+    """A new environment with the wheel. It uses the dependencies of this one, because torch is too large to copy."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"

@@ -1,4 +1,4 @@
-"""The script that takes a job through real processes; the whole of it runs in the nightly tests."""
+"""The script that runs a job with real processes. The nightly tests run all of it."""
 
 import importlib
 import json
@@ -25,7 +25,7 @@ def poc(monkeypatch):
 
 
 def test_kits_come_out_closed(poc, tmp_path):
-    """What `nvflare provision` makes of poc/project.yml: the exact class list, no code, no shell, no logs sent."""
+    """The kits that `nvflare provision` makes of poc/project.yml: exact class list, no code, no shell, no logs."""
     federation = poc.Federation(tmp_path)
     federation.provision()
     for party, classes in ((SERVER, SERVER_CLASSES), *((site, SITE_CLASSES) for site in poc.SITES)):
@@ -74,7 +74,7 @@ def test_no_phantom_stands_in_for_a_hospital(poc, tmp_path, monkeypatch, capsys,
 
 
 class Recorder:
-    """Stands for the parties: notes what is asked of them."""
+    """Stands for the parties and records what is asked of them."""
 
     def __init__(self, out, fails_at=""):
         self.out, self.fails_at, self.calls = out, fails_at, []

@@ -1,4 +1,4 @@
-"""Epsilon against the formula by hand, and what the site keeps of it."""
+"""Epsilon against the formula computed by hand, and what the site stores."""
 
 import math
 

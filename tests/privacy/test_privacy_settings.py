@@ -1,4 +1,4 @@
-"""Of a job's protections and a site's the stricter hold, one by one."""
+"""For each protection, the stricter value of the job and the site applies."""
 
 import pytest
 

@@ -89,7 +89,7 @@ def test_noise_has_the_size_it_should_have():
 
 
 def _slow_sensitivity(owners, groups):
-    """Move every feature with a patient in it from one end of the unit ball to the other, and look how far it goes."""
+    """Move every feature with a patient from one end of the unit ball to the other, and measure the distance."""
     found = []
     for patient in {p for row in owners for p in row if p >= 0}:
         vectors = sorted(set(groups))

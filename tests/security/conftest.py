@@ -1,4 +1,4 @@
-"""The attacks use the parts of other tests: contexts of NVFlare, runs in one process, parties as real processes."""
+"""The attacks reuse parts of other tests: NVFlare contexts, runs in one process, parties as real processes."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""One of four sites lies to the server. What it sends is refused with a sentence, and the others' mean is untouched.
+"""One of four sites lies to the server. Its result is refused with a reason, and the mean of the others is unchanged.
 
 The sites are real ones that have trained; their answers are recorded once, and each attack changes one of them.
 """

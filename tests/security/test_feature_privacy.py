@@ -1,4 +1,4 @@
-"""Protections in whole runs: they act at the site, the stricter one wins, and a spent budget stops one site alone."""
+"""Protections in whole runs: they act at the site, the stricter one wins, and a spent budget stops only one site."""
 
 import json
 

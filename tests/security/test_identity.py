@@ -1,4 +1,4 @@
-"""Who and where a site is, and whether it is simulated, it knows from NVFlare; a job or a server cannot tell it."""
+"""A site gets its identity, its folders and whether it is simulated from NVFlare, never from a job or the server."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A job is configuration: it names listed classes, gives them harmless arguments, and brings no code."""
+"""A job is configuration: it names classes of the allow-list, gives them harmless arguments, and contains no code."""
 
 import importlib
 import inspect
@@ -38,7 +38,7 @@ FOREIGN = (
 
 @pytest.fixture(params=["site", "server"])
 def party(request, tmp_path):
-    """NVFlare's own check of what a job may build, with the list of a party's kit."""
+    """NVFlare's own check of the classes that a job may use, with the allow-list of a party's kit."""
     for folder in ("startup", "local"):
         (tmp_path / folder).mkdir()
     own, other = (SITE_CLASSES, SERVER_CLASSES) if request.param == "site" else (SERVER_CLASSES, SITE_CLASSES)

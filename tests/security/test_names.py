@@ -1,4 +1,4 @@
-"""Names of patients are data: never executed, never a line of their own, and for nobody else's eyes."""
+"""Patient names are data: they are never executed, cannot fake output, and are hidden from other accounts."""
 
 import csv
 import os

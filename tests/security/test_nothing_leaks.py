@@ -1,4 +1,4 @@
-"""A site fails in many ways, each with the name of a patient in it: the server and the logs learn only the kind."""
+"""A site fails in many ways, each with a patient's name in it. The server and the logs learn only the error type."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A hospital's own policy: what it refuses, that no job gets around it, and that all of it is written down."""
+"""A hospital's own policy: what it refuses, that no job can bypass it, and that everything is recorded."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Attacks on real processes with provisioned kits: a server and two sites that talk mutual TLS."""
+"""Attacks on real processes with provisioned kits: a server and two sites that use mutual TLS."""
 
 import contextlib
 import json
@@ -119,7 +119,7 @@ def test_an_old_protocol_is_not_spoken(server):
 
 
 def self_signed(kit: Path) -> None:
-    """A certificate with the right name that nobody has signed but its owner."""
+    """A self-signed certificate with the right name."""
     subject = "/CN=site-1/O=hospital_a"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", subject]
     startup = kit / "startup"
@@ -246,7 +246,7 @@ def test_features_stay_at_a_hospital_that_has_not_allowed_them(sites):
 
 
 def holding(folder: Path, text: str) -> list[Path]:
-    """All files below a folder that hold a text, in their name or their content, packed or not."""
+    """All files below a folder that contain a text, in their name or content, compressed or not."""
     found = [path for path in folder.rglob("*") if text in path.name]
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink():

@@ -1,4 +1,4 @@
-"""Hearts made of discs, in ACDC's files: images that stay the same whatever becomes of the phantom."""
+"""Hearts made of discs, in ACDC's layout: images that stay the same when the phantom changes."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ SHAPE = (80, 80, 6)
 
 
 def write_discs(root: Path, patients: int) -> Path:
-    """Patients with two labelled phases each: a ring of muscle around a bright disc, and a bright disc beside it."""
+    """Patients with two labelled phases each: a ring of muscle around a bright disc, and a bright disc next to it."""
     x, y = (np.arange(size) - size / 2 for size in SHAPE[:2])
     for number in range(1, patients + 1):
         name = f"patient{number:03d}"

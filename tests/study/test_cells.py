@@ -69,7 +69,7 @@ STORED = [
     ("fedbyol", "paper", {}, "45a23ae2d0df9e3a09ef", "cc5421a72c07b7f03e4c", "f04fbeaf4afd95845a95"),
     ("fedsimclr", "demo", {"rounds": 3}, "4a1dea904e4d428afd79", "3f89b7febb13d2221c93", "59c570ed0a8c81c6eecf"),
 ]
-"""Keys as version 0.1 computed them: whoever changes them makes people train again what they have."""
+"""Keys as computed by version 0.1. If they change, people have to repeat trainings that they already have."""
 
 
 @pytest.mark.parametrize(("job", "preset", "changes", "key", "full", "frozen"), STORED)

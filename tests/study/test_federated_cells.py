@@ -1,4 +1,4 @@
-"""Federated fine-tuning is given the same budget as fine-tuning in one place."""
+"""Federated fine-tuning has the same budget as local fine-tuning."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Settings and filters of a study's jobs: part of what a pre-training is, where they are given, and of nothing else."""
+"""Settings and filters of a study's jobs are part of a pre-training's identity if they are given, and nowhere else."""
 
 import json
 from dataclasses import replace

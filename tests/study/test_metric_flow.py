@@ -1,4 +1,4 @@
-"""A metric that is added to one list reaches every file of a fine-tuning and of a study."""
+"""A metric that is added to one list appears in every file of a fine-tuning and of a study."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Stored results stay comparable: short trainings must come out as they did when ``RECIPE`` was last raised.
+"""Stored results stay comparable: short trainings must give the same results as when ``RECIPE`` was last increased.
 
 A study answers from results that older code computed. Whoever changes what training computes (augmentation, losses,
 optimiser, networks, the bundle's train config) finds these figures changed: raise ``RECIPE`` and note the new ones.

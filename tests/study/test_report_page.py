@@ -62,7 +62,7 @@ document.getElementById("w").textContent="outside: "+out.length+" "+out.slice(0,
 @pytest.mark.nightly
 @pytest.mark.skipif(BROWSER is None, reason="needs a browser, which nothing else here does")
 def test_nothing_is_clipped_at_390_pixels(study, tmp_path):
-    """Measured by a real browser: no element outside the page, no text outside its drawing, no table that scrolls."""
+    """Measured in a real browser: no element outside the page, no text outside its chart, no table that scrolls."""
     page = write_report(study[0] / "local", command="fclseg report").absolute()
     (tmp_path / "phone.html").write_text(
         f'<iframe id="f" src="file://{page}" style="width:390px;height:800px;border:0"></iframe><p id="w"></p>'

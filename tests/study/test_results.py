@@ -1,4 +1,4 @@
-"""From cells to tables: entries, comparisons and exports, with figures that can be worked out by hand."""
+"""From cells to tables: entries, comparisons and exports, with figures that can be computed by hand."""
 
 import csv
 import io

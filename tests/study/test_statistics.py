@@ -1,4 +1,4 @@
-"""Statistics against scipy and against values worked out by hand."""
+"""Statistics against scipy and against values computed by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What a user who mistypes reads: one sentence, exit code 1, no traceback."""
+"""Typing errors give one sentence and exit code 1, not a traceback."""
 
 import pytest
 

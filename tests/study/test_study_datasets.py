@@ -1,4 +1,4 @@
-"""The images of a study: who takes part in what, and what a stored result may be reused for."""
+"""The images of a study: which patients take part in what, and when a stored result may be reused."""
 
 import nibabel as nib
 import numpy as np
@@ -20,7 +20,7 @@ def scan(folder, name, value=1, labelled=True):
 
 @pytest.fixture
 def hospital(tmp_path):
-    """Eight labelled patients and five scans that nobody has labelled."""
+    """Eight labelled patients and five unlabelled scans."""
     for number in range(8):
         scan(tmp_path / "data", f"p{number}")
     for number in range(5):

@@ -1,4 +1,4 @@
-"""All eight tables for real: phantom patients, NVFlare pre-training and fine-tuning, at the smallest sizes.
+"""All eight tables end to end: phantom patients, NVFlare pre-training and fine-tuning, at the smallest sizes.
 
 The tests share one study folder, so what one table has trained the next one finds.
 """
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.simulator, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def studies(tmp_path_factory):
-    """The study folder of this module, with a slice cache of its own."""
+    """The study folder of this module, with its own slice cache."""
     folder = tmp_path_factory.mktemp("studies")
     before = os.environ.get("FCLSEG_CACHE")
     os.environ["FCLSEG_CACHE"] = str(folder / "cache")
@@ -233,7 +233,7 @@ def test_killed_and_resumed_gives_the_same_table(studies, tmp_path):
 
 @pytest.mark.timeout(900)  # two pre-trainings, perhaps on a busy machine
 def test_the_filter_and_the_settings_of_the_jobs_reach_pretraining(studies):
-    """With updates clipped to almost nothing the networks stay where the seed put them; without, they move."""
+    """With updates clipped to almost nothing, the networks keep their initial weights; without, they change."""
     filters = ["--filter", "fclseg.flare.filters.privacy.ClipAndNoise:clip=1e-6,sigma=0", "--job-set", "fraction=0.5"]
     document = study(studies, "local", "--methods", "random,fclopt", "--labels", "1", *filters, "--also-plain")
     added = "fraction=0.5, ClipAndNoise(clip=1e-06, sigma=0)"

@@ -7,7 +7,7 @@ from fclseg.data.phantom import write_phantom
 
 @pytest.fixture(scope="session")
 def hospitals(tmp_path_factory):
-    """Two hospitals of different sizes, each with a folder of its own."""
+    """Two hospitals of different sizes, each with its own folder."""
     folders = {name: tmp_path_factory.mktemp(name) / "data" for name in ("site-1", "site-2")}
     for number, folder in enumerate(folders.values()):
         write_phantom(folder, patients=1 + number, frames=2, seed=number)
@@ -24,7 +24,7 @@ def shared_folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def alone_on_the_cpu(tmp_path, monkeypatch):
-    """Training slots of its own, so that a run does not wait for other trainings on this machine."""
+    """Separate training slots, so that a run does not wait for other trainings on this machine."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("FCLSEG_DEVICE", "cpu")
 

@@ -1,4 +1,4 @@
-"""Federated BYOL once more, as the paper tells it and as plainly as it can be written: the oracle of a whole run.
+"""A second implementation of federated BYOL, written as plainly as possible from the paper: the oracle for a run.
 
 It shares with the product the images, the initial networks, the random views and the seeds; everything that happens
 between them is written out here: local SGD, the schedule, the average, and PTNU's loop. Sums are rounded as PyTorch's
@@ -117,7 +117,7 @@ def squared(z, goal):
 
 
 def federated_byol(job, sites, rounds, *, ptnu_momentum, calibration_rounds):
-    """All rounds; the global networks at the end, and the d that was used in each round of PTNU."""
+    """Run all rounds. Returns the final global networks, and the d used in each round of PTNU."""
     weights = [len(site.images) for site in sites]
     networks = {part: copied(getattr(sites[0], part)) for part in ("online", "predictor", "target")}
     alpha, uploaded, used = 1.0, True, []

@@ -1,4 +1,4 @@
-"""What a user types, followed to where it takes effect: the job that is started, the study that is asked for."""
+"""Follows what a user types to where it takes effect: the job that is started, the study that is requested."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_every_option_of_pretrain_reaches_the_job(started, shared_folder, tmp_pa
     arguments = ["--job", ROOT / "jobs" / "fclopt_dp", "--data", shared_folder, "--splits", splits, "--preset", "demo",
                  "--rounds", 7, "--seed", 5, "--fraction", 0.5, "--fold", 1, "--name", "mine", "--runs", tmp_path,
                  "--set", "local_epochs=3", "--set", "channels=2,4", "--diagnostics"]  # fmt: skip
-    assert main(["pretrain", *map(str, arguments)]) == 1  # nothing was trained, and that is said
+    assert main(["pretrain", *map(str, arguments)]) == 1  # nothing was trained, and the message says so
     assert "ended without an encoder" in capsys.readouterr().err
     expected = {"job": "fclopt_dp", "preset": "demo", "rounds": 7, "seed": 5, "fraction": 0.5, "fold": 1, "run": "mine"}
     expected |= {"diagnostics": True, "pickup_timeout": 180}

@@ -1,4 +1,4 @@
-"""A hospital's own policy, in a whole run: what it does not allow is not trained and does not leave."""
+"""A hospital's own policy in a whole run: what it does not allow is not trained and does not leave."""
 
 from typing import ClassVar
 

@@ -32,7 +32,7 @@ def test_each_task_has_its_own_time_out(hospitals, tmp_path):
 
 @pytest.fixture
 def controller(monkeypatch):
-    """A controller whose tasks nobody fetches; NVFlare's own end of a cancelled task is that it has a status."""
+    """A controller whose tasks no site fetches. In NVFlare, a cancelled task ends when it has a status."""
 
     def cancel(self, task, status, fl_ctx):
         task.completion_status = status
@@ -48,7 +48,7 @@ def test_a_task_that_is_not_fetched_is_given_up_and_one_under_way_is_waited_for(
 
     def later(seconds):
         if lost.completion_status is not None and working.completion_status is None:
-            working.completion_status = TaskCompletionStatus.OK  # the site answers after the other was given up
+            working.completion_status = TaskCompletionStatus.OK  # the site answers after the other task was cancelled
         sleep(seconds)
 
     monkeypatch.setattr("fclseg.flare.controller.time.sleep", later)

@@ -1,4 +1,4 @@
-"""Whose slices a site trains on, read from the batches it would train with and compared with the split's own file."""
+"""Which patients a site trains on, read from its training batches and compared with the split file."""
 
 import json
 
@@ -34,7 +34,7 @@ def splits(tmp_path):
 
 
 def make_site(kind, name, data, splits, workspace, job="fedbyol", **settings):
-    """A site of a simulation, which shares the folder with others, or a real one with a local settings file."""
+    """A simulated site, which shares its folder with others, or a real one with a local settings file."""
     places = {"data": str(data), "splits": splits and str(splits)}
     if kind == "simulated":
         place = Place(name, workspace, simulated=True, shared=places)

@@ -1,4 +1,4 @@
-"""A whole run, with everything real but the wire, against the same run written out by hand."""
+"""A whole run, all parts real except the network, against the same run written out by hand."""
 
 import json
 from typing import ClassVar
@@ -28,7 +28,7 @@ CHANGES = {
 
 
 class InProcess(AnyRun):
-    """Hospitals that let a run change these settings."""
+    """Hospitals that allow a run to change these settings."""
 
     policy: ClassVar = {**AnyRun.policy, "changes": sorted(CHANGES)}
 
@@ -41,7 +41,7 @@ def sites(hospitals, tmp_path):
 
 
 def assert_same(ours, expected):
-    """All but the counters of BatchNorm; in practice bit for bit."""
+    """Everything except BatchNorm counters; in practice bit for bit."""
     for name, tensor in expected.items():
         if tensor.is_floating_point():
             torch.testing.assert_close(torch.as_tensor(ours[name]), tensor, rtol=1e-5, atol=1e-6, msg=name)
@@ -58,7 +58,7 @@ PLAN = {
 
 
 def assert_bytes(records, job, networks):
-    """The meter's counts are the plan's components, each of its tensors' size."""
+    """The meter counts the plan's components, each with the size of its tensors."""
     sizes = {part: sum(t.numel() * t.element_size() for t in state.values()) for part, state in networks.items()}
     sizes["distance"] = 8
     up, down = PLAN[job]
@@ -112,5 +112,5 @@ def test_every_site_of_local_cl_keeps_its_own_encoder(hospitals, tmp_path):
     assert json.loads((run.run / "result.json").read_text()) == {
         "encoders": {site: f"sites/{site}/encoder.safetensors" for site in run.sites}
     }
-    for record in records:  # nothing but words about the round crosses
+    for record in records:  # only metadata about the round is sent
         assert all(not counts[way]["payload"] for counts in record["bytes"].values() for way in ("up", "down"))

@@ -1,4 +1,4 @@
-"""From predicted pixels to the figures that people read, with values worked out by hand."""
+"""From predicted pixels to the reported figures, with values computed by hand."""
 
 import nibabel as nib
 import numpy as np

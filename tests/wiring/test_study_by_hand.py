@@ -1,4 +1,4 @@
-"""A cell of a study, run for real, against its split's file and against scores counted pixel by pixel."""
+"""A real cell of a study against its split file and against scores counted pixel by pixel."""
 
 import json
 import math
