@@ -177,3 +177,11 @@ def test_phases_are_found_in_the_curve_even_with_one_frame_gone_wrong():
     volumes = [frame(None, amount, amount, number=i + 1) for i, amount in enumerate(amounts)]
     result = patient_result("p", volumes, ANATOMIES["acdc"], Body())
     assert (result.phases["ED"].frame, result.phases["ES"].frame) == (2, 6)
+
+
+def test_a_sharp_end_systole_is_no_outlier_and_a_frame_without_a_heart_is_no_end_systole():
+    """With few frames, the basal slice may leave the ventricle in one of them only."""
+    amounts = [177, 170, 150, 137, 116, 140, 0, 160, 170]
+    volumes = [frame(None, amount, amount, number=i + 1) for i, amount in enumerate(amounts)]
+    phases = patient_result("p", volumes, ANATOMIES["acdc"], Body()).phases
+    assert (phases["ED"].frame, phases["ES"].frame) == (1, 5)

@@ -83,13 +83,14 @@ class Segmenter:
         near = recentre(whole, near, windows, self._probabilities)
         local = _stack(self.prepare.scale(voxels, volume, windows.box(near, voxels.shape)))
         centre = recentre(local, near, windows, self._probabilities)
-        labels = self._in_window(local, windows, centre)
+        labels = self._in_window(local, windows, centre, self.refined)
         aside = tuple(round(centre[axis] + SHIFT_PIXELS * windows.pixel_mm / windows.spacing[axis]) for axis in (0, 1))
-        stability = overlap(labels, self._in_window(local, windows, (aside[0], aside[1])))
+        asked_once = (self._in_window(local, windows, place, refined=False) for place in (centre, (aside[0], aside[1])))
+        stability = overlap(*asked_once)
         return Segmentation(labels, centre, agreement, stability, _off_centre(centre, voxels.shape, volume.spacing))
 
-    def _in_window(self, slices: torch.Tensor, windows: Windows, centre: Centre) -> np.ndarray:
-        predict = averaged(self._probabilities) if self.refined else self._probabilities
+    def _in_window(self, slices: torch.Tensor, windows: Windows, centre: Centre, refined: bool) -> np.ndarray:
+        predict = averaged(self._probabilities) if refined else self._probabilities
         probabilities = predict(windows.cut(slices, centre))
         return self._label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
 
