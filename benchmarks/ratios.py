@@ -178,10 +178,10 @@ def table(preset: Preset, repeats: int) -> list[Comparison]:
 
 PAGE = """# Performance
 
-This page is written by `make bench`. It compares each part with the plain way of doing the same, on the same machine and
-in alternation. Times are processor milliseconds with one thread, the minimum of {repeats} repeats; below 1.00 ours is faster. During
-the measurement the machine had a load of {load:.0f} processes for {cores} cores, so single milliseconds are less reliable than
-ratios.
+This page is written by `make bench`. It compares each part with the plain way of doing the same, on the same machine
+and in alternation. Times are processor milliseconds with one thread, the minimum of {repeats} repeats. A ratio below
+1.00 means that ours is faster. During the measurement the load was {load:.0f} processes for {cores} cores, so single
+milliseconds are less reliable than ratios.
 
 | ours | reference | ours, ms | reference, ms | ratio |
 |---|---|---|---|---|

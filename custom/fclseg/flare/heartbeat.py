@@ -1,8 +1,8 @@
 """Heartbeats of a site's process, so that the server notices within a minute if it has died.
 
-NVFlare does not tell the server's job when a site's machine or parent process dies. Without heartbeats it would wait for
-the task's whole time-out, which is hours. A site sends heartbeats from its first task to the end of its process, also
-while it sends a result. A simulation runs on one machine and does not need them.
+NVFlare does not tell the server's job when a site's machine or parent process dies. Without heartbeats it would wait
+for the task's whole time-out, which is hours. A site sends heartbeats from its first task to the end of its process,
+also while it sends a result. A simulation runs on one machine and does not need them.
 """
 
 import contextlib
@@ -60,5 +60,5 @@ class Pulses:
         self._last[site] = self._clock()
 
     def is_silent(self, site: str) -> bool:
-        """Whether a site has stopped sending heartbeats. A site of an earlier version, which never sent any, is waited for."""
+        """Whether a site has stopped sending heartbeats; False for a site of an earlier version, which never sent any."""
         return site in self._last and self._clock() - self._last[site] > self._seconds
