@@ -60,5 +60,5 @@ class Pulses:
         self._last[site] = self._clock()
 
     def is_silent(self, site: str) -> bool:
-        """Whether a site has stopped sending heartbeats; False for a site of an earlier version, which never sent any."""
+        """Whether a site has stopped sending heartbeats; False for sites of an earlier version, which send none."""
         return site in self._last and self._clock() - self._last[site] > self._seconds
