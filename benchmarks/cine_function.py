@@ -1,9 +1,9 @@
-"""Cine phantoms without named phases: are ED and ES found, and is the ejection fraction that of the known truth?
+"""Checks on cine phantoms without named phases that ED and ES are found and the ejection fraction is correct.
 
     python benchmarks/cine_function.py --patients 10
     python benchmarks/cine_function.py --patients 10 --model my_model/model.safetensors
 
-Each phantom is segmented as a lone 4D file, without the Info.cfg that names its phases.
+Each phantom is segmented as a single 4D file, without the Info.cfg that names its phases.
 """
 
 import argparse
@@ -26,7 +26,7 @@ VALUES = {"LV": 3, "RV": 1}
 
 
 def truth(folder: Path) -> tuple[dict[str, int], dict[str, float]]:
-    """The named phases, and the ejection fraction by counting voxels of the true label maps."""
+    """The named phases, and the ejection fraction from counting voxels in the true label maps."""
     lines = (line.split(":") for line in (folder / "Info.cfg").read_text().splitlines())
     phases = {name.strip(): int(value) for name, value in lines if name.strip() in ("ED", "ES")}
     labels = {

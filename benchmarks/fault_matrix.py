@@ -1,10 +1,10 @@
-"""What happens when parts of a real federation die: mutual-TLS processes on this machine, killed during a run.
+"""Measures what happens when parts of a real federation die: mutual-TLS processes on this machine, killed in a run.
 
     python benchmarks/fault_matrix.py --out DIR                      every case once (about three minutes each)
     python benchmarks/fault_matrix.py --out DIR --cases site-parent --times 3
 
 For each case: what the operator had to do, the seconds until the server noticed and until the run was complete, and
-whether its encoder is that of a run that nothing happened to. A round that went on without a site gives other numbers.
+whether its encoder equals that of a run without faults. A round that continued without a site gives other numbers.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def processes(federation: Federation, party: str, kind: str) -> list[psutil.Proc
 def strike(federation: Federation, party: str, kinds: str, number: int) -> None:
     found = [one for kind in kinds.split("+") for one in processes(federation, party, kind)]
     if not found:
-        raise FCLSegError(f"{party} has no process to strike: look into {federation.out}/{party}.log")
+        raise FCLSegError(f"{party} has no process to kill: see {federation.out}/{party}.log")
     for one in found:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.send_signal(number)
@@ -54,7 +54,7 @@ def strike(federation: Federation, party: str, kinds: str, number: int) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Which processes of whom get which signal; ``restarts``: the machine's service manager starts the party again."""
+    """Which processes of which party get which signal; ``restarts``: the service manager restarts the party."""
 
     party: str
     kinds: str
@@ -74,7 +74,7 @@ CASES = {
 
 
 def prepare(out: Path) -> tuple[Federation, Path]:
-    """Three parties that are connected, with two phantom hospitals, and a job."""
+    """Three connected parties with two phantom hospitals, and a job."""
     federation = Federation(out)
     federation.provision()
     for number, site in enumerate(federation.sites):
@@ -96,7 +96,7 @@ def until(done: Callable[[], object], what: str) -> float:
 
 
 def run_case(case: Case | None, out: Path) -> dict[str, object]:
-    """One run with one fault (None: with none)."""
+    """One run with one fault (None: without a fault)."""
     shutil.rmtree(out, ignore_errors=True)
     federation, job = prepare(out)
     folder = federation.kit(SERVER) / "runs" / "fclopt_dp-demo"
@@ -128,7 +128,7 @@ def run_case(case: Case | None, out: Path) -> dict[str, object]:
 
 
 def _ended(federation: Federation, job_id: str) -> bool:
-    """Whether the server says that the job is over; one that answers nothing has lost it."""
+    """Whether the server says that the job is over. A server that does not answer has lost it."""
     try:
         meta = json.loads(federation.job("meta", job_id, "--format", "json"))
     except FCLSegError:

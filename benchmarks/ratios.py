@@ -1,10 +1,10 @@
-"""How fast the parts are, each beside the plain way of doing the same on the same machine in the same minute.
+"""Measures the speed of each part against the plain way of doing the same, on the same machine at the same time.
 
     make bench                                              # writes docs/performance.md
     python benchmarks/ratios.py [--preset small] [--repeats 5] [--write docs/performance.md]
 
-Ours and the reference take turns, and the least processor time of each counts, so a busy machine changes the ratios
-little. One torch thread.
+Ours and the reference alternate, and the minimum processor time of each counts, so a busy machine hardly changes the
+ratios. Uses one torch thread.
 """
 
 import argparse
@@ -47,7 +47,7 @@ PATIENTS, SITES = 4, 4
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is timed, with what it is compared, and the processor seconds of each."""
+    """What is timed, its reference, and the processor seconds of both."""
 
     name: str
     reference: str
@@ -62,7 +62,7 @@ class Comparison:
 
 def compare(name: str, reference: str, ours: Work, plain: Work, repeats: int) -> Comparison:
     best = [float("inf"), float("inf")]
-    for _ in range(repeats + 1):  # the first turn of each only warms up, because later ones are faster
+    for _ in range(repeats + 1):  # the first run of each is a warm-up and does not count
         for index, work in enumerate((ours, plain)):
             started = time.process_time()
             work()
@@ -79,7 +79,7 @@ def phantom_store(preset: Preset, folder: Path) -> SliceStore:
 
 
 def training_step(preset: Preset, sampler: SliceSampler, repeats: int) -> Comparison:
-    """One step of FCLOpt against the same networks, loss and optimiser on views that are there already."""
+    """One step of FCLOpt against the same networks, loss and optimiser on precomputed views."""
     method, bare = (build_method("fclopt", preset, 0) for _ in range(2))
     optimizers = [make_optimizer(one) for one in (method, bare)]
     draws = generator(0, "bench")
@@ -178,16 +178,17 @@ def table(preset: Preset, repeats: int) -> list[Comparison]:
 
 PAGE = """# Performance
 
-Written by `make bench`: each part beside the plain way of doing the same, on the same machine and in turns. Processor
-milliseconds with one thread, the least of {repeats} repeats; below 1.00 ours is faster. Load of the machine during the
-measurement: {load:.0f} processes for {cores} cores, so single milliseconds are less certain than ratios.
+This page is written by `make bench`. It compares each part with the plain way of doing the same, on the same machine
+and in alternation. Times are processor milliseconds with one thread, the minimum of {repeats} repeats. A ratio below
+1.00 means that ours is faster. During the measurement the load was {load:.0f} processes for {cores} cores, so single
+milliseconds are less reliable than ratios.
 
 | ours | reference | ours, ms | reference, ms | ratio |
 |---|---|---|---|---|
 {rows}
 
-The mean checks every number and does not depend on the order in which sites answer, which a plain mean does; it takes
-milliseconds per round. Other measurements have scripts of their own in `benchmarks/`: what federation costs
+Our mean checks every number and does not depend on the order in which sites answer, unlike a plain mean. It takes
+milliseconds per round. Other measurements have their own scripts in `benchmarks/`: the cost of federation
 (`federation_overhead.py`), codecs (`codecs.py`, `codec_rates.py`), the loss of FCL (`fcl_loss.py`), ten kills of a run
 (`ten_kills.py`), and faults of real processes (`fault_matrix.py`).
 """

@@ -33,7 +33,7 @@ def test_unknown_names_are_one_sentence():
 
 @pytest.mark.parametrize("name", ["lr_moco", "lr_byol"])
 def test_a_learning_rate_that_several_methods_shared_is_refused_with_its_successor(name):
-    with pytest.raises(FCLSegError, match=f"no '{name}' any more.*set 'pretraining.lr' instead"):
+    with pytest.raises(FCLSegError, match=f"'{name}' no longer exists.*set 'pretraining.lr' instead"):
         get_preset("demo", **{name: 0.1})
 
 

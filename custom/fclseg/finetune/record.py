@@ -66,7 +66,7 @@ def recorded_patients(checkpoint: str, dataset_dir: str, store: SliceStore) -> R
     """
     path = Path(checkpoint).with_name(RECORD)
     record = read_json(path) if path.is_file() else {}
-    with understood(path, "remove it to evaluate on everybody"):
+    with understood(path, "remove it to evaluate on all patients"):
         return _recorded(record, dataset_dir, store)
 
 

@@ -84,7 +84,7 @@ class Admissions:
 
 
 def _read(path: Path) -> Admission:
-    with understood(path, "remove it, and the run has to be approved again"):
+    with understood(path, "remove it and approve the run again"):
         return Admission(**read_json(path))
 
 

@@ -1,8 +1,8 @@
-"""Signs of life of a site's process, so that the server notices within a minute when one has died.
+"""Heartbeats of a site's process, so that the server notices within a minute if it has died.
 
-NVFlare tells the server's job nothing when a site's machine or parent process dies: without these it would wait for the
-task's whole time-out, which is hours. A site beats from its first task to the end of its process, also while it sends a
-result. A simulation has one machine and needs none of this.
+NVFlare does not tell the server's job when a site's machine or parent process dies. Without heartbeats it would wait
+for the task's whole time-out, which is hours. A site sends heartbeats from its first task to the end of its process,
+also while it sends a result. A simulation runs on one machine and does not need them.
 """
 
 import contextlib
@@ -19,31 +19,31 @@ from fclseg.flare.place import Place
 TOPIC = "fclseg.alive"
 BEAT_SECONDS = 10.0
 SILENT_SECONDS = 60.0
-"""Longer than the cuts of a network that heal by themselves, which take up to 40 s."""
+"""Longer than network interruptions that recover on their own, which take up to 40 s."""
 
 
 class Heart:
-    """The site's side: one thread per process that says so every few seconds."""
+    """The site side: one thread per process that sends a heartbeat every few seconds."""
 
     def __init__(self, seconds: float = BEAT_SECONDS):
         self._seconds = seconds
         self._thread: threading.Thread | None = None
 
     def start(self, fl_ctx: FLContext) -> None:
-        """Begin with the first task; later calls do nothing."""
+        """Start with the first task. Later calls do nothing."""
         if self._thread is None and not Place.of_site(fl_ctx).simulated:
             self._thread = threading.Thread(target=self._beat, args=(fl_ctx.get_engine(),), daemon=True)
             self._thread.start()
 
     def _beat(self, engine) -> None:
         while True:
-            with contextlib.suppress(Exception), engine.new_context() as fl_ctx:  # the next beat may get through
+            with contextlib.suppress(Exception), engine.new_context() as fl_ctx:  # the next heartbeat may get through
                 engine.fire_and_forget_aux_request(topic=TOPIC, request=Shareable(), fl_ctx=fl_ctx, optional=True)
             time.sleep(self._seconds)
 
 
 class Pulses:
-    """The server's side: when each site was last heard."""
+    """The server side: when each site was last heard."""
 
     def __init__(self, seconds: float = SILENT_SECONDS, clock: Callable[[], float] = time.monotonic):
         self._seconds, self._clock = seconds, clock
@@ -60,5 +60,5 @@ class Pulses:
         self._last[site] = self._clock()
 
     def is_silent(self, site: str) -> bool:
-        """Whether a site that used to beat has stopped; one that never did, of an earlier version, is waited for."""
+        """Whether a site has stopped sending heartbeats; False for sites of an earlier version, which send none."""
         return site in self._last and self._clock() - self._last[site] > self._seconds

@@ -203,7 +203,7 @@ EARLIER_NAMES = {
 """Version 0.1 had one flat list of settings. Its jobs, runs and commands still work."""
 
 GONE = {
-    name: f"there is no '{name}' any more, because every method has its own learning rate: set 'pretraining.lr' instead"
+    name: f"'{name}' no longer exists, because every method has its own learning rate: set 'pretraining.lr' instead"
     for name in ("lr_moco", "lr_byol")
 }
 
