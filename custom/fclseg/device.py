@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     import torch
 
 BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
-"""What torch calls the instructions of CPUs that compute in bfloat16."""
+"""torch's names for the CPU instructions that compute in bfloat16."""
 
 
 def computes_in_bfloat16(device: "torch.device", on_cpu: bool) -> bool:
-    """Whether training uses mixed precision: on every GPU that can; on CPUs that can, where ``on_cpu`` asks for it."""
+    """Whether training uses mixed precision: on every GPU that supports it, and on CPUs only if ``on_cpu``."""
     import torch
 
     if device.type == "cuda":

@@ -57,7 +57,9 @@ def append_line(path: Path, line: str) -> None:
 
 def _to_disk(path: Path) -> None:
     """Wait until a file's content, or a folder's list of names, is on disk."""
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # Windows flushes no file open for reading
+    descriptor = os.open(
+        path, os.O_RDONLY if path.is_dir() else os.O_RDWR
+    )  # Windows cannot flush a file that is open for reading
     try:
         os.fsync(descriptor)
     finally:

@@ -25,7 +25,7 @@ def resource_names(kind: str) -> list[str]:
 
 
 def shipped_model(bundle: str) -> Path:
-    """The weights that come with a bundle (``fclseg.finetune.weights``), where it has some."""
+    """The weights that come with a bundle (``fclseg.finetune.weights``), if it has any."""
     return bundle_folder(bundle) / "models" / "model.safetensors"
 
 

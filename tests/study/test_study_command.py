@@ -10,7 +10,7 @@ from fclseg.cli.options import parse_value
     ("arguments", "sentence"),
     [
         (["--labels", "1,x"], "--labels must be whole numbers separated by commas, for example 1,2,4, not '1,x'"),
-        (["--labels=-1,2"], "--labels must not be negative, as -1 is"),
+        (["--labels=-1,2"], "--labels must not be negative, but is -1"),
         (["--mode", "half"], "there is no mode 'half': choose full, frozen or full,frozen"),
         (["--methods", "byol"], "there is no method 'byol'"),
         (["--methods", "finetune_federated"], "there is no method 'finetune_federated'"),

@@ -25,7 +25,7 @@ def register(subparsers) -> None:
         "--network",
         metavar="FILE",
         help="start from a whole network instead, for example a run's model.safetensors; 'shipped': the bundle's own "
-        "weights, which were trained on phantoms alone and are the best start with few labelled patients",
+        "weights, which were trained only on phantoms and are the best start with few labelled patients",
     )
     parser.add_argument("--preset", default="small", metavar="NAME", help="demo, small or paper (default small)")
     parser.add_argument("--epochs", type=int, metavar="N", help="train this many epochs instead of until convergence")

@@ -11,9 +11,9 @@ from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
 EXAMPLES = """examples:
-  fclseg site join site-1 --data /data/cardiac        name the images, check everything, and start
+  fclseg site join site-1 --data /data/cardiac        set the image folder, check everything, start
   fclseg site check site-1
-in the folder of the site's kit:
+in the folder of the site's startup kit:
   fclseg site policy
   fclseg site runs
   fclseg site approve fclopt_dp-small
@@ -35,7 +35,9 @@ def register(subparsers) -> None:
     _command(commands, "runs", "list the runs that asked this site for tasks", runs)
     _command(commands, "approve", "allow a run to start", approve).add_argument("name", metavar="RUN")
     budget_parser = _command(commands, "budget", "show how much of the privacy budget has been spent", budget)
-    budget_parser.add_argument("--rounds", type=int, metavar="R", help="also: epsilon after a further run of R rounds")
+    budget_parser.add_argument(
+        "--rounds", type=int, metavar="R", help="also show epsilon after another run of R rounds"
+    )
     audit_parser = _command(commands, "audit", "show what left this site and what was refused", audit)
     audit_parser.add_argument("--run", dest="name", metavar="RUN", help="only the entries of this run")
 
@@ -108,9 +110,9 @@ def budget(arguments: argparse.Namespace) -> int:
             raise FCLSegError("a run without noise on its updates has no epsilon: set 'clip' and 'sigma' in the policy")
         further = [policy.sigma / UPDATE_SENSITIVITY] * positive(arguments.rounds, "--rounds")
         after = epsilon([*spent, *further], policy.delta)
-        print(f"epsilon {after:.3f} after {arguments.rounds} more rounds of networks with sigma {policy.sigma:g}")
+        print(f"epsilon {after:.3f} after {arguments.rounds} more rounds with sigma {policy.sigma:g} on the networks")
     if left := kept.uncounted():
-        print(f"{left} results left with parts that had no noise; epsilon says nothing about those")
+        print(f"{left} results left with parts that had no noise; epsilon does not cover them")
     return 0
 
 

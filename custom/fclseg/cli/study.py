@@ -80,7 +80,7 @@ def add_scope(group) -> None:
     group.add_argument(
         "--labels",
         default="1,2,4,8",
-        help="numbers of labelled patients (default: 1,2,4,8); 0 scores networks that segment without any label "
+        help="numbers of labelled patients (default: 1,2,4,8); 0 scores networks that segment without labels "
         "(phantom, mean_teacher)",
     )
     group.add_argument("--folds", type=int, help="how many folds of the split to run (default: all, usually five)")
@@ -91,7 +91,7 @@ def add_scope(group) -> None:
     group.add_argument(
         "--unseen",
         action="store_true",
-        help="pre-train once per fold, without the patients that the fold holds out (default: once, on all patients)",
+        help="pre-train once per fold, without the fold's held-out patients (default: once, on all patients)",
     )
     group.add_argument(
         "--mode",
@@ -181,7 +181,7 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
             f"{option} must be whole numbers separated by commas, for example 1,2,4, not '{text}'"
         ) from None
     if found[0] < 0:
-        raise FCLSegError(f"{option} must not be negative, as {found[0]} is")
+        raise FCLSegError(f"{option} must not be negative, but is {found[0]}")
     return found
 
 

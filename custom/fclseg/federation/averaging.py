@@ -5,7 +5,7 @@ is exact in float64 (n_c is a whole number of samples, x a float32), and each su
 float64 that carries the rounding error along (Knuth's TwoSum). The pair represents the sum exactly unless the values of
 one weight at different sites are more than about twelve orders of magnitude apart.
 
-Numbers are added in place and in blocks that stay in the processor's cache: memory, not arithmetic, is what takes time.
+Numbers are added in place and in blocks that stay in the processor's cache, because memory access is the bottleneck.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.states import Arrays, check_state
 
 BLOCK = 1 << 14
-"""Numbers that are added at once. Five blocks of float64 fit into the cache next to a core."""
+"""Number of values added at once. Five blocks of float64 fit into the cache of a core."""
 
 MOST_SAMPLES = 10**8
 """More slices than any hospital has. With ``states.MOST_COUNTED``, weighted sums of counters stay within int64."""
@@ -33,7 +33,7 @@ class WeightedMean:
         self.component = component
         self.total_weight = 0
         self._like: Mapping[str, np.ndarray] = like or {}
-        self._sums: Arrays = {}  # flat: float64, or int64 of counters
+        self._sums: Arrays = {}  # flat: float64, or int64 for counters
         self._errors: Arrays = {}
 
     def add(self, state: Mapping[str, np.ndarray], weight: int, site: str = "") -> None:
@@ -56,7 +56,7 @@ class WeightedMean:
         return {name: self._mean(name) for name in self._like}
 
     def _add(self, name: str, array: np.ndarray, weight: int) -> None:
-        """Add one contribution, flat, to a tensor's sum and to its rounding error."""
+        """Add one flat contribution to a tensor's sum and rounding error."""
         if name not in self._errors:
             self._sums[name] += array.astype(np.int64) * weight
             return

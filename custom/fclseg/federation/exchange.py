@@ -18,11 +18,11 @@ MEAN, OTHERS = "mean", "others"
 DISTANCE = "distance"
 
 ENCODER, NETWORK, MODEL = "encoder", "network", "model"
-"""What a run hands over to fine-tuning: an encoder, a whole network that predicts something else, or one that segments
-and needs no label at all."""
+"""What fine-tuning gets from a run: an encoder, a whole network that predicts something else, or a network that already
+segments without labels."""
 
 SHIPPED = "shipped"
-"""Names the weights that come with the bundle of a run's anatomy, wherever they are installed."""
+"""Stands for the weights that come with the bundle of a run's anatomy."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ SHORTEST, LONGEST = 0.1, 10.0
 
 
 def as_many_rows(like: Mapping[str, np.ndarray], state: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """What a bank looks like that has fewer features than the method's, such as prototypes; at least one."""
+    """The expected shapes of a bank with fewer features than the method's (at least one), such as prototypes."""
     given = state.get("features")
     rows = len(given) if isinstance(given, np.ndarray) and given.ndim else 0
     return {name: array[:rows] if 0 < rows < len(array) else array for name, array in like.items()}

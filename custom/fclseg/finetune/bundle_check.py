@@ -1,10 +1,10 @@
-"""Checks of the bundles, in the order of the MONAI model zoo's own, and export to TorchScript and ONNX.
+"""Checks the bundles in the order of the MONAI model zoo's own checks, and exports them to TorchScript and ONNX.
 
     python -m fclseg.finetune.bundle_check
     python -m fclseg.finetune.bundle_check acdc_unet
 
-The zoo asks for a metadata file, a version with an entry in the changelog, metadata that follow the schema, a network
-whose output has the described shape, and weights that can be exported to TorchScript. Here an exported network must
+The zoo requires a metadata file, a version with an entry in the changelog, metadata that follow the schema, a network
+whose output has the described shape, and weights that can be exported to TorchScript. Here, an exported network must
 also give the same labels as the original.
 """
 
@@ -129,7 +129,7 @@ def _arguments(name: str) -> dict[str, str]:
 
 
 def _compare(network: FreezableUNet, exported: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """The same labels on random images, but for pixels where two classes are equal up to rounding."""
+    """Check for the same labels on random images, except for pixels where two classes are equal up to rounding."""
     images = torch.rand(3, 1, 64, 64, generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
         expected, found = network(images), exported(images)
@@ -144,7 +144,7 @@ def _compare(network: FreezableUNet, exported: Callable[[torch.Tensor], torch.Te
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundles", nargs="*", metavar="BUNDLE", help="default: all")
-    logging.disable(logging.INFO)  # MONAI tells what it was asked
+    logging.disable(logging.INFO)  # MONAI prints its arguments
     try:
         for name in parser.parse_args().bundles or resource_names(BUNDLES):
             for line in check_bundle(name):

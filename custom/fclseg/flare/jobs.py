@@ -40,8 +40,8 @@ CLIENT_TIMES = {
     "submit_task_result_timeout": 30.0,
     "cell_wait_timeout": CELL_SECONDS,
 }
-"""What NVFlare waits for, in seconds. Its own values (2 to 60) end a start on a machine that has much else to do; a
-single message may still be lost, so each of those is short enough to be sent again soon."""
+"""NVFlare's time-outs in seconds. Its own values (2 to 60) make a start fail on a busy machine. A single message can
+still be lost, so the time-outs for single messages are short enough to resend them soon."""
 
 
 def meta(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def defaults(row: Row) -> dict[str, Any]:
 
 
 def budget(row: Row, preset: Preset) -> dict[str, object]:
-    """What a job that trains on labels, or starts from a network that segments already, changes in the preset.
+    """Changes to the preset for a job that trains on labels or starts from a network that already segments.
 
     The server does not know how many labels the sites have. If the preset limits the number of steps, an epoch
     therefore counts as one step.

@@ -56,8 +56,9 @@ class MemoryBank(nn.Module):
     ) -> None:
         """Replace all K entries with features of the site's own images, using as many epochs of views as needed.
 
-        With ``most_views`` an image is encoded at most so often, and the features repeat until the bank is full. Every
-        feature then counts alike, as in a smaller bank, and a site with few images does not spend the round on them.
+        ``most_views`` limits how often an image is encoded. The features are then repeated until the bank is full.
+        Every feature has the same weight, as in a smaller bank, and a site with few images does not spend the whole
+        round on refilling it.
         """
         pushed, epochs = 0, 0
         while pushed < self.size and not 0 < most_views <= epochs:

@@ -38,7 +38,7 @@ class Method(nn.Module):
     has_target = False
     """Whether there is a component ``target``, a moving average of ``online``."""
     feature_networks: ClassVar[Mapping[str, str]] = {}
-    """For each component that holds features: the network that computes them."""
+    """For each component that contains features: the network that computes them."""
     learning_rates: ClassVar[Mapping[str, float]]
     """The method's own learning rate for each optimiser that a preset may name; ``pretraining.lr`` overrides it."""
 

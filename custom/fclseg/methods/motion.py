@@ -59,7 +59,7 @@ class Motion(Method):
 
     @cached_property
     def overlap(self) -> "DiceLoss":
-        from monai.losses import DiceLoss  # seconds of import that counting bytes or averaging can do without
+        from monai.losses import DiceLoss  # takes seconds to import, and counting bytes or averaging does not need it
 
         return DiceLoss(sigmoid=True)
 

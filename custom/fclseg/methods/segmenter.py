@@ -41,7 +41,7 @@ class Segmenter(Method):
 
     @cached_property
     def criterion(self) -> "DiceCELoss":
-        from monai.losses import DiceCELoss  # seconds of import that counting bytes or averaging can do without
+        from monai.losses import DiceCELoss  # takes seconds to import, and counting bytes or averaging does not need it
 
         return DiceCELoss(to_onehot_y=True, softmax=True)
 

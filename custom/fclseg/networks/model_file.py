@@ -47,7 +47,7 @@ def write_model(path: Path | str, model: TrainedModel) -> None:
 
 
 def segments(path: Path | str) -> bool:
-    """Whether a file holds a network that segments, and not one that predicts something else."""
+    """Whether a file contains a segmentation network and not one that predicts something else."""
     return read_tensors(path)[1].get("fclseg") == KIND
 
 

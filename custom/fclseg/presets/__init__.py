@@ -50,7 +50,7 @@ PRESETS = {
                 bank_size=512,
                 optimizer="adamw",
                 structural_positives=0.5,
-                adaptation_rounds=2,  # more steps raised no Dice and began to drift (docs/results.md)
+                adaptation_rounds=2,  # more steps did not raise Dice and started to drift (docs/results.md)
             ),
             finetuning=FinetuningSettings(epochs=400, steps=300, rounds=10, lr=4e-3),
         ),

@@ -105,9 +105,11 @@ class PretrainingSettings:
     phantom_patients: int = setting(
         COUNT, default=200
     )  # number of phantom patients, for methods that train on phantoms
-    bank_views: int = setting(_whole(0), default=0)  # of a slice in a refilled bank; 0: as many as fill it
-    bfloat16: bool = setting(YES_OR_NO, default=False)  # mixed precision on a CPU that has it; GPUs always use it
-    adaptation_rounds: int = setting(COUNT, default=20)  # of jobs that start from a network that segments already
+    bank_views: int = setting(_whole(0), default=0)  # views per slice in a refilled bank; 0: as many as needed
+    bfloat16: bool = setting(YES_OR_NO, default=False)  # mixed precision on CPUs that support it; GPUs always use it
+    adaptation_rounds: int = setting(
+        COUNT, default=20
+    )  # rounds of jobs that start from a network that already segments
 
 
 @dataclass(frozen=True)
@@ -121,11 +123,9 @@ class FinetuningSettings:
     lr: float = setting(POSITIVE, default=5e-4)
     encoder_lr_factor: float = setting(NOT_NEGATIVE, default=1.0)
     frozen_epochs: int = setting(_whole(0), default=0)
-    model_lr: float = setting(POSITIVE, default=5e-4)  # rate and steps from a network that segments already: a high
+    model_lr: float = setting(POSITIVE, default=5e-4)  # rate and steps from a network that already segments: a high
     model_steps: int = setting(COUNT, default=120)  # rate or a long training forgets more than one patient can teach
-    refined: bool = setting(
-        YES_OR_NO, default=False
-    )  # scores of a study: predictions averaged over rotated images, and cleaned
+    refined: bool = setting(YES_OR_NO, default=False)  # scores of a study: averaged over rotations, and cleaned
 
     def epochs_for(self, steps_per_epoch: int) -> int:
         """``epochs``, reduced to stay within ``steps`` but not below ``FEWEST_EPOCHS``."""
@@ -161,7 +161,7 @@ class Preset:
         return {name: getattr(getattr(self, name.partition(".")[0]), name.partition(".")[2]) for name in SETTINGS}
 
     def from_model(self) -> "Preset":
-        """For fine-tuning that starts from a network which segments already, whichever it is."""
+        """The preset for fine-tuning that starts from any network that already segments."""
         rate, steps = self.finetuning.model_lr, self.finetuning.model_steps
         return self.changed({"finetuning.lr": rate, "finetuning.steps": steps})
 

@@ -53,11 +53,11 @@ LATER_SETTINGS = (
 change that value in a preset, increase ``RECIPE``."""
 
 REDEFINED = {"fedca": "phantom of version 0.2"}
-"""Jobs that compute something else since recipe 2, and what changed. Their keys list it, so that only their stored
+"""Jobs whose results changed since recipe 2, and what changed. Their keys list it, so that only their stored
 results are stale. FedCA's public images are phantoms."""
 
 NOT_IN_KEYS = ("pretraining.adaptation_rounds", "finetuning.model_lr", "finetuning.model_steps")
-"""Settings that take the place of others (``Preset.adaptation`` and ``from_model``), which keys list."""
+"""Settings that replace others (``Preset.adaptation`` and ``from_model``); keys list the replaced ones."""
 
 
 def recipe_settings(preset: Preset, names: Iterable[str]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def content_key(identity: dict[str, Any]) -> str:
 
 @cache
 def shipped_fingerprint(bundle: str) -> str:
-    """Of the weights that come with a bundle; a run that starts from others is another run."""
+    """A fingerprint of the weights that come with a bundle: a run that starts from other weights is a different run."""
     path = shipped_model(bundle)
     if not path.is_file():
         raise FCLSegError(f"the bundle {bundle} has no weights to start from: make them with `make weights`")
@@ -102,7 +102,7 @@ class Pretraining:
     preset: Preset
     data: Dataset
     options: JobOptions = PLAIN
-    fold: int | None = None  # whose held-out patients it does not see; None: it sees all patients
+    fold: int | None = None  # leave out the held-out patients of this fold; None: all patients
 
     kind = "pre-training"
     exclusive = True  # each of its sites is a process; together they use all cores
@@ -157,7 +157,7 @@ class Finetuning:
 
     @property
     def whole_network(self) -> bool:
-        """Whether it starts from encoder and decoder. Frozen-encoder evaluation takes the encoder alone."""
+        """Whether it starts from encoder and decoder. Frozen-encoder evaluation takes only the encoder."""
         if self.mode != FULL:
             return False
         if self.pretraining is None:

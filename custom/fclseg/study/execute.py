@@ -77,7 +77,7 @@ def start_of(cell: Finetuning, cache: Cache, splits: Splits) -> Path | None:
 
 
 def untrained(cell: Finetuning, model: Path | None, chosen: Draw) -> VolumeEvaluator:
-    """The pre-trained network as it is: no label was used."""
+    """Score the pre-trained network unchanged, without any labels."""
     assert model is not None, "only networks that segment are planned without labels"
     anatomy, images = cell.data.anatomy, cell.preset.images
     store = open_labelled(str(cell.data.root), anatomy, images.size, images.spacing(anatomy), progress=False)

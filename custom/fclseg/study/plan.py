@@ -23,7 +23,7 @@ class Request:
     data: Dataset
     target: Dataset
     baseline: str | None
-    unseen: bool = False  # one pre-training per fold, without the patients that it holds out
+    unseen: bool = False  # one pre-training per fold, without its held-out patients
 
     def __post_init__(self) -> None:
         splits = Splits.load(self.target.splits)
@@ -39,7 +39,7 @@ class Request:
         most = min(sum(fold) if together else min(fold) for fold in counts)
         if self.unseen and self.data != self.target:
             raise FCLSegError(
-                "--unseen has no meaning where pre-training and fine-tuning have different images: leave it out"
+                "--unseen makes no sense if pre-training and fine-tuning use different images: leave it out"
             )
         if 0 in self.labels and not any(_segments(self, row) for row in self.rows):
             raise FCLSegError(
@@ -87,7 +87,7 @@ def plan(request: Request) -> list[Planned]:
 
 
 def _segments(request: Request, row: TableRow) -> bool:
-    """Whether its pre-training hands over a network that segments the structures of the target already."""
+    """Whether its pre-training gives a network that already segments the structures of the target."""
     same = request.data.anatomy.structures == request.target.anatomy.structures
     return same and (row.job == SHIPPED or (row.job != RANDOM and get_row(row.job).hands_over == MODEL))
 

@@ -10,8 +10,8 @@ from fclseg.study.federated import run_job
 
 
 def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
-    """Pre-train at all sites. The result names the encoders and the whole network, where there is one; its rounds are
-    what the report draws."""
+    """Pre-train at all sites. The result lists the encoders and, if there is one, the whole network. Its rounds are
+    plotted in the report."""
     # The cell's key does not depend on the fine-tuning, so an interrupted pre-training can continue for any of them.
     preset = replace(cell.preset, finetuning=get_preset(cell.preset.name).finetuning)
     folder = cell.folder(cache.root)

@@ -77,7 +77,7 @@ def study_document(
 
 
 def _checked(cell: Finetuning, result: dict[str, Any], cache: Cache) -> dict[str, Any]:
-    """A stored result of any version that has what the table needs, or a sentence that names its file."""
+    """A stored result of any version. Raises with the file's name if it lacks what the table needs."""
     with understood(cache.path(cell.key), AGAIN):
         present = present_result(result)
         figures = [*dice_by_site(cell, present).values(), present["seconds"]]

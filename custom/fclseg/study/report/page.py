@@ -17,7 +17,7 @@ from fclseg.study.report.pictures import comparison, legend
 from fclseg.study.stored import present_document
 
 SIGNIFICANT = 0.05
-DAMAGED = "restore it from a backup, or run the command again that made the folder"
+DAMAGED = "restore it from a backup, or run the command that made the folder again"
 
 
 def write_report(source: Path, out: Path | None = None, *, command: str = "", names: bool = False) -> Path:
@@ -30,7 +30,7 @@ def write_report(source: Path, out: Path | None = None, *, command: str = "", na
     try:
         with understood(source, DAMAGED):
             page = render(*read_source(source, names), command)
-    except jinja2.TemplateError as error:  # an entry that the template asks for
+    except jinja2.TemplateError as error:  # the template needs an entry that is missing
         raise FCLSegError(f"{source}: is damaged ({error}); {DAMAGED}") from None
     write_text(out, page)
     return out

@@ -60,9 +60,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             arrays = dict(file)
         shapes = {arrays[name].shape for name in ("image", "truth", "prediction")}
     except (OSError, EOFError, BadZipFile, zlib.error, *UNUSABLE):
-        raise DataError(f"{path}: is damaged; remove it, and the picture is left out") from None
+        raise DataError(f"{path}: is damaged; remove it to leave the picture out") from None
     if len(shapes) != 1 or len(shapes.pop()) != 2 or "caption" not in arrays:
-        raise DataError(f"{path}: holds no picture of one slice; remove it, and the picture is left out")
+        raise DataError(f"{path}: contains no picture of a slice; remove it to leave the picture out")
     return arrays
 
 
