@@ -88,9 +88,7 @@ def draw(points: dict[str, list[tuple[float, float]]], path: Path) -> None:
         shown = [pair for pair in pairs if pair[1] > 0]
         axes.plot(*zip(*shown, strict=True), "o-", label=family)
     axes.set(xscale="log", yscale="log", xlabel="bits per number", ylabel="squared error / squared update")
-    axes.set(
-        xlim=(0.5, 5), ylim=(0.005, 1)
-    )  # the range in which the coders differ; 8 bits and more lose almost nothing
+    axes.set(xlim=(0.5, 5), ylim=(0.005, 1))  # the coders differ here; 8 bits and more lose almost nothing
     axes.legend()
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=110)

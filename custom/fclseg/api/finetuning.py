@@ -50,9 +50,8 @@ def finetune(
     """
     chosen = get_preset(preset) if isinstance(preset, str) else preset
     found = folder_anatomy(data)
-    anatomy = (
-        found if found.structures else ANATOMIES[DEFAULT]
-    )  # a plain folder without labels.json has the default labels, as in the bundle
+    # A plain folder without labels.json has the default labels, as in the bundle.
+    anatomy = found if found.structures else ANATOMIES[DEFAULT]
     overrides: dict[str, Any] = {"settings": chosen, "labels": labels}
     if encoder is not None:
         overrides["network_def"] = FreezableUNet(chosen.networks.channels, anatomy.classes, seed, encoder)

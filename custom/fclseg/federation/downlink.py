@@ -36,9 +36,7 @@ class Downlink:
     held: dict[str, Arrays]  # H, after round ``newest``
     newest: int = INITIAL
     sent: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)  # messages, by round and component
-    acknowledged: dict[str, int | None] = field(
-        default_factory=dict
-    )  # newest round of each site; None: it needs whole networks
+    acknowledged: dict[str, int | None] = field(default_factory=dict)  # newest round by site; None: send whole networks
     known: bool = True  # whether sites can derive the initial networks from the seed
     _whole: Messages = field(default_factory=dict)
 

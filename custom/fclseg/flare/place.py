@@ -38,9 +38,7 @@ class Place:
     job_id: str = ""
     simulated: bool = False
     submitter: str = ""
-    shared: Mapping[str, str | None] = field(
-        default_factory=dict
-    )  # only in a simulation, whose sites share one machine
+    shared: Mapping[str, str | None] = field(default_factory=dict)  # only in a simulation: its sites share one machine
 
     @classmethod
     def of_site(cls, fl_ctx: FLContext) -> "Place":

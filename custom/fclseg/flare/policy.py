@@ -29,9 +29,7 @@ class Policy:
     presets: tuple[str, ...] = tuple(PRESETS)
     changes: tuple[str, ...] = ()  # settings of a preset that a job may change
     components: tuple[str, ...] = tuple(sorted(EVERYTHING - FEATURES))  # what may leave, the distance included
-    perturb: float = (
-        0.0  # protections, see fclseg.privacy.settings; the stricter of the job's value and this one applies
-    )
+    perturb: float = 0.0  # protections, see fclseg.privacy.settings; the stricter of these and the job's applies
     mix: int = 1
     prototypes: int | None = None
     feature_noise: float = 0.0

@@ -63,9 +63,8 @@ class RunFolder:
 
         The command that starts a simulator and the server inside it each hold a lock under their own name.
         """
-        lock = self.path.with_name(
-            f".{self.path.name}.{by}.lock"
-        )  # next to the folder, because the folder itself may be removed
+        # Next to the folder, because the folder itself may be removed.
+        lock = self.path.with_name(f".{self.path.name}.{by}.lock")
         with held(lock, f"the run folder {self.path}", LOCK_SECONDS):
             yield
 

@@ -93,23 +93,17 @@ class PretrainingSettings:
     lr: float | None = setting(_optional(POSITIVE), default=None)  # None: the method's own rate for this optimiser
     sgd_momentum: float = setting(_number(lambda value: 0 <= value < 1, "a number >= 0 and < 1"), default=0.9)
     weight_decay: float = setting(NOT_NEGATIVE, default=1e-4)
-    structural_positives: float = setting(
-        SHARE, default=0.0
-    )  # fraction of BYOL's and MoCo's positives that come from another volume
+    structural_positives: float = setting(SHARE, default=0.0)  # fraction of positives from another volume (BYOL, MoCo)
     temperature: float = setting(POSITIVE, default=0.1)
     ema_momentum: float = setting(SHARE, default=0.99)  # m, Eq. (byol_ema)
     ptnu_momentum: float = setting(
         _number(lambda value: 0 < value < 1, "a number between 0 and 1"), default=0.995
     )  # m_d
     calibration_rounds: int = setting(COUNT, default=10)  # R: alpha is adjusted every R rounds
-    phantom_patients: int = setting(
-        COUNT, default=200
-    )  # number of phantom patients, for methods that train on phantoms
+    phantom_patients: int = setting(COUNT, default=200)  # for methods that train on phantoms
     bank_views: int = setting(_whole(0), default=0)  # views per slice in a refilled bank; 0: as many as needed
     bfloat16: bool = setting(YES_OR_NO, default=False)  # mixed precision on CPUs that support it; GPUs always use it
-    adaptation_rounds: int = setting(
-        COUNT, default=20
-    )  # rounds of jobs that start from a network that already segments
+    adaptation_rounds: int = setting(COUNT, default=20)  # for jobs that start from a network that already segments
 
 
 @dataclass(frozen=True)

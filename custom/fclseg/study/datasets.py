@@ -56,9 +56,8 @@ def prepare_dataset(
             "with 'fclseg data split'"
         )
     found = volumes[0].anatomy
-    anatomy = (
-        found if found.structures else ANATOMIES[DEFAULT]
-    )  # a plain folder without labels.json has the default labels, as in the bundle
+    # A plain folder without labels.json has the default labels, as in the bundle.
+    anatomy = found if found.structures else ANATOMIES[DEFAULT]
     return Dataset(root, anatomy, Path(splits).absolute(), fingerprint(volumes, root, split))
 
 
