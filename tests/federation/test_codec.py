@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fclseg.errors import FCLSegError
 from fclseg.federation.codecs.codec import ChecksumError, Codec, checksum
 from fclseg.federation.codecs.exact import Exact, Float16
+from fclseg.federation.codecs.features import decode_features, encode_features, first_rows
 from fclseg.federation.codecs.presets import CODECS, get_codec
 from fclseg.federation.codecs.rotation import Rotation
 from fclseg.federation.codecs.steps import Steps
@@ -226,3 +227,26 @@ def test_presets_have_names():
     )
     with pytest.raises(FCLSegError, match="there is no codec 'zip': choose one of plain, lossless, 8bit, tiny"):
         get_codec("zip")
+
+
+def test_features_travel_with_their_number():
+    """Prototypes are fewer than a bank has; a number that no bank has is refused before anything is decoded."""
+    rng, codec = np.random.default_rng(3), CODECS["8bit"].features
+    bank = {"features": rng.standard_normal((64, 32)).astype(np.float32), "partitions": np.arange(64, dtype=np.uint8)}
+    for rows in (64, 40, 5, 1):
+        sent = encode_features(codec, first_rows(bank, rows))
+        found = decode_features(codec, sent, bank)
+        assert found["features"].shape == (rows, 32) and np.array_equal(found["partitions"], bank["partitions"][:rows])
+        assert np.abs(found["features"] - bank["features"][:rows]).max() < 0.05
+    for claim in (
+        np.array([0], np.uint32),
+        np.array([65], np.uint32),
+        np.array([5]),
+        np.array(5, np.uint32),
+        "5",
+        None,
+    ):
+        with pytest.raises(FCLSegError, match="how many features of at most 64"):
+            decode_features(codec, {**sent, "rows": claim}, bank)
+    with pytest.raises(FCLSegError, match="not used"):
+        decode_features(codec, {**sent, "rows": np.array([64], np.uint32)}, bank)

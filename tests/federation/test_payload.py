@@ -62,3 +62,12 @@ def test_the_table_can_be_read(capsys):
     assert "demo, 2 sites, 10 rounds" in text and all(row.title in text for row in ROWS.values())
     assert main(["bytes", "--sites", "0"]) == 1
     assert "--sites and --rounds must be at least 1" in capsys.readouterr().err
+
+
+def test_prototypes_take_the_place_of_banks_alone():
+    """Four partitions with two means each: eight unit features of 64 numbers and eight partitions."""
+    preset = get_preset("demo")
+    whole, few = (communication_table(preset, sites=3, prototypes=count) for count in (None, 2))
+    assert few["FCL"]["up_mb"]["bank"] == (8 * 64 * 4 + 8) / 1e6 and few["FCL"]["down_mb"]["bank"] == 2 * 2056 / 1e6
+    assert few["FCL"]["up_mb"]["online"] == whole["FCL"]["up_mb"]["online"] and few["FedBYOL"] == whole["FedBYOL"]
+    assert few["FCL"]["ratio"] == pytest.approx(few["FCL"]["payload_mb"] / whole["FCL"]["payload_mb"])

@@ -1,14 +1,16 @@
 """Whole runs with codecs, all parts real except the network: sizes, absent sites, restarts, damage, lost memories."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from inprocess import SITES, TINY, InProcess
 
 from fclseg.federation.codecs.presets import CODECS
-from fclseg.federation.distance import distance
+from fclseg.federation.distance import DistancePredictor, distance
 from fclseg.federation.exchange import ROWS
-from fclseg.federation.payload import component_arrays, mean_traffic
+from fclseg.federation.payload import component_arrays, mean_traffic, with_prototypes
 from fclseg.federation.states import to_arrays
 from fclseg.flare.filters.codec import DecodeDownload, EncodeUpload
 from fclseg.flare.place import Place
@@ -22,7 +24,7 @@ CHANGES = {**TINY, "channels": [8, 16], "hidden": 64, "bank_size": 128}
 def start(tmp_path, data, own_slots):
     def begin(job, codec=None, name="", **settings):
         folder = tmp_path / f"{job}-{codec}{name}"
-        return InProcess(folder, data, job, changes=CHANGES, codec=codec, **settings)
+        return InProcess(folder, data, job, **{"changes": CHANGES, "codec": codec, **settings})
 
     return begin
 
@@ -84,6 +86,24 @@ def test_what_crosses_is_within_the_plan(start, job, codec):
                 sizes = counts[way]["payload"]
                 assert sizes.keys() == bound.keys()
                 assert all(0 < sizes[name] <= bound[name] for name in sizes), (sizes, bound)
+
+
+def test_prototypes_cross_with_a_codec(start):
+    """One mean per partition and site, coded: every site has those of the two others in its second round."""
+    run = start("fcl", "tiny", rounds=2, prototypes=1)
+    records = run.complete()
+    row, preset = ROWS["fcl"], run.loop.preset
+    components = with_prototypes(row, component_arrays(row, preset), 4)
+    plan = mean_traffic(row, components, sites=3, rounds=[1], calibration_rounds=10, codec=CODECS["tiny"])
+    for site in SITES:
+        counts = records[1]["bytes"][site]
+        assert statuses(records[1])[site] == "ok"
+        assert (
+            counts["up"]["payload"]["bank"] <= plan.up["bank"]
+            and counts["down"]["payload"]["bank"] <= plan.down["bank"]
+        )
+        others = [len(run.loop.model.others["bank"][other]["features"]) for other in SITES if other != site]
+        assert all(1 <= rows <= 4 for rows in others) and 2 <= len(run.state(site, 1)["remote.features"]) <= 8
 
 
 def test_both_ends_hold_the_same_networks_and_distances_are_between_those(start):
@@ -231,3 +251,29 @@ def test_a_damaged_download_is_refused_and_sent_whole(start, monkeypatch):
     assert statuses(records[2]) == dict.fromkeys(SITES, "ok")
     down = [record["bytes"]["site-1"]["down"]["payload"]["online"] for record in records]
     assert down[2] > 3 * down[0]
+
+
+def test_calibrations_are_skipped_while_the_prediction_is_good_enough_also_after_a_restart(start):
+    """Every round may calibrate. Rounds 0 and 1 show the drift; intervals then at most double: round 4."""
+    changes = {**CHANGES, "calibration_rounds": 1}
+    whole, broken = (
+        start("fclopt_dp_tiny", None, name, rounds=5, changes=changes, calibration_tolerance=1e6) for name in "ab"
+    )
+    records = whole.complete()
+    uploads = [record["bytes"]["site-2"]["up"]["payload"] for record in records]
+    assert [number for number, sizes in enumerate(uploads) if "target" in sizes] == [0, 1, 4]
+    assert [record["round"] for record in records if record["d"] is not None] == [0, 1, 2]
+    assert all(set(statuses(record).values()) == {"ok"} for record in records)
+    broken.dies_in = 3
+    with pytest.raises(KeyboardInterrupt):
+        broken.complete()
+    broken.dies_in = None
+    broken.start()
+    broken.complete()
+    (ours, our_info), (theirs, their_info) = final(broken), final(whole)
+    assert our_info == their_info
+    assert all(torch.equal(ours[name], theirs[name]) for name in {*ours, *theirs})
+    whole.loop.model.predictor = DistancePredictor(age=1, interval=2, error=0.1, sites=3, counted=3)
+    for tolerance, calibrates in [(0.09, True), (0.11, False), (None, True)]:
+        whole.loop.settings = replace(whole.settings, calibration_tolerance=tolerance)
+        assert whole.loop._calibrates() is calibrates

@@ -41,6 +41,7 @@ def test_settings_survive_the_way_to_a_site():
         ({"job": "fclopt", "speed": 3}, {}, "unknown setting 'speed'"),
         ({"job": "fclopt", "rounds": 0}, {}, "at least 1"),
         ({"job": "fclopt", "fraction": 1.5}, {}, "fraction"),
+        ({"job": "fclopt_dp", "calibration_tolerance": 0.0}, {}, "give a number above 0, such as 0.05"),
         ({"job": "fclopt"}, {"FCLSEG_ROUNDS": "many"}, "FCLSEG_ROUNDS must be a whole number"),
         ({"job": "fclopt", "changes": {"depth": 3}}, {}, "'depth'"),
         ({"job": "fclopt", "run": "../../elsewhere"}, {}, "is not a valid run name"),
@@ -79,6 +80,12 @@ def test_what_a_method_can_use_is_taken():
     labelled = {"job": "finetune_federated", "labels": 4, "encoder": "e.safetensors", "fold": 0, "fraction": 1}
     assert RunSettings.read(labelled, {}).labels == 4
     assert RunSettings.read({"job": "fedbyol", "diagnostics": True, "pickup_timeout": 0}, {}).diagnostics
+
+
+def test_names_that_nvflare_cut_at_the_dots_are_whole_again():
+    cut = {"images": {"size": 32, "view_size": 16}, "pretraining": {"batch_size": 8}, "hidden": 4}
+    whole = {"images.size": 32, "images.view_size": 16, "pretraining.batch_size": 8, "networks.hidden": 4}
+    assert RunSettings.read({"job": "fcl", "changes": cut}, {}).changes == whole
 
 
 def test_no_target_leaves_a_real_site_for_diagnostics(tmp_path):

@@ -3,6 +3,7 @@
 import argparse
 import json
 
+from fclseg.cli.options import positive
 from fclseg.errors import FCLSegError
 from fclseg.presets import PRESETS, get_preset
 
@@ -20,6 +21,12 @@ def register(subparsers) -> None:
     parser.add_argument(
         "--codec", help="codec for the networks of all jobs, instead of each job's own (docs/communication.md)"
     )
+    parser.add_argument(
+        "--prototypes",
+        type=int,
+        metavar="P",
+        help="sites share P mean features per partition instead of the features of single slices (docs/privacy.md)",
+    )
     parser.add_argument("--json", action="store_true", help="print the table as JSON, keyed by the paper's row names")
     parser.set_defaults(run=run)
 
@@ -29,9 +36,13 @@ def run(arguments: argparse.Namespace) -> int:
     rounds = preset.pretraining.rounds if arguments.rounds is None else arguments.rounds
     if arguments.sites < 1 or rounds < 1:
         raise FCLSegError("--sites and --rounds must be at least 1, or there is nothing to count")
+    if arguments.prototypes is not None:
+        positive(arguments.prototypes, "--prototypes")
     from fclseg.federation.payload import communication_table  # imports torch, which --help does not need
 
-    table = communication_table(preset, sites=arguments.sites, rounds=rounds, codec=arguments.codec)
+    table = communication_table(
+        preset, sites=arguments.sites, rounds=rounds, codec=arguments.codec, prototypes=arguments.prototypes
+    )
     if arguments.json:
         print(json.dumps(table, indent=2))
         return 0

@@ -52,6 +52,13 @@ def register(subparsers) -> None:
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
     )
     parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
+    parser.add_argument(
+        "--calibration-tolerance",
+        type=float,
+        metavar="E",
+        help="upload target networks for calibration only if the predicted distance is likely off by more than this, "
+        "such as 0.05 (default: in every calibration round)",
+    )
     parser.add_argument("--diagnostics", action="store_true", help="also measure how well PTNU and DP predict")
     parser.add_argument("--fresh", action="store_true", help="delete an earlier run of this name and start over")
     parser.set_defaults(run=run)
@@ -112,6 +119,9 @@ def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, 
         "changes": budget(row, preset) | changes,
         "diagnostics": arguments.diagnostics,
         "codec": arguments.codec or given.get("codec"),
+        "calibration_tolerance": given.get("calibration_tolerance")
+        if arguments.calibration_tolerance is None
+        else arguments.calibration_tolerance,
         **_anatomy(arguments, row),
     }
 

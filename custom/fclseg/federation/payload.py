@@ -14,6 +14,8 @@ What is not counted is still listed under ``up_mb`` and ``down_mb``, so that not
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fclseg.anatomy.registry import DEFAULT, get_anatomy
+from fclseg.federation.codecs.features import ROWS_BYTES, first_rows
 from fclseg.federation.codecs.presets import PLAIN, RunCodec, get_codec
 from fclseg.federation.exchange import DISTANCE, OTHERS, ROWS, Flow, Row, crosses
 from fclseg.federation.states import SCALAR_BYTES, Arrays, array_bytes, to_arrays
@@ -48,6 +50,12 @@ def component_arrays(row: Row, preset: Preset) -> dict[str, Arrays]:
     return {flow.component: to_arrays(method.send(flow.component)) for flow in row.flows if flow.component != DISTANCE}
 
 
+def with_prototypes(row: Row, components: Mapping[str, Arrays], vectors: int) -> dict[str, Arrays]:
+    """The components of a site that sends at most so many mean features instead of those of single slices."""
+    passed_on = {flow.component for flow in row.flows if flow.combine == OTHERS}
+    return {name: first_rows(part, vectors) if name in passed_on else part for name, part in components.items()}
+
+
 def mean_traffic(
     row: Row,
     components: Mapping[str, Arrays],
@@ -79,18 +87,26 @@ def mean_traffic(
 
 
 def communication_table(
-    preset: Preset, *, sites: int = 10, rounds: int | None = None, codec: str | None = None
+    preset: Preset,
+    *,
+    sites: int = 10,
+    rounds: int | None = None,
+    codec: str | None = None,
+    prototypes: int | None = None,
 ) -> dict[str, dict]:
     """The table by the paper's row names: ``payload_mb``, ``ratio`` (FCL = 1), ``up_mb`` and ``down_mb``...
 
-    ``codec`` replaces each job's own. Ratios are relative to FCL without a codec, as in the paper.
+    ``codec`` replaces each job's own, and ``prototypes`` per partition replace features. Ratios are relative to FCL
+    without either, as in the paper.
     """
     components = {job: component_arrays(row, preset) for job, row in ROWS.items()}
+    vectors = prototypes and prototypes * get_anatomy(DEFAULT).partitions
 
-    def traffic(job: str, name: str) -> Traffic:
+    def traffic(job: str, name: str, vectors: int | None = None) -> Traffic:
+        row, plain = ROWS[job], components[job]
         return mean_traffic(
-            ROWS[job],
-            components[job],
+            row,
+            with_prototypes(row, plain, vectors) if vectors else plain,
             sites=sites,
             rounds=range(rounds or preset.pretraining.rounds),
             calibration_rounds=preset.pretraining.calibration_rounds,
@@ -99,7 +115,7 @@ def communication_table(
 
     reference = traffic(REFERENCE, PLAIN).counted
     return {
-        row.title: _entry(row, codec or row.codec, traffic(row.job, codec or row.codec), reference)
+        row.title: _entry(row, codec or row.codec, traffic(row.job, codec or row.codec, vectors), reference)
         for row in ROWS.values()
     }
 
@@ -122,6 +138,6 @@ def _sizes(flow: Flow, components: Mapping[str, Arrays], codec: RunCodec | None)
         return SCALAR_BYTES, SCALAR_BYTES
     arrays = components[flow.component]
     if codec:
-        bound = codec.of(flow).bound(arrays)
+        bound = codec.of(flow).bound(arrays) + (ROWS_BYTES if flow.combine == OTHERS else 0)
         return bound, bound
     return array_bytes(arrays), counted_bytes(arrays)

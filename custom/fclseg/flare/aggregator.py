@@ -46,9 +46,10 @@ class Aggregator:
         like: dict[str, Arrays],
         partitions: int,
         protection: Protection = DEFAULT,
+        calibrates: bool = True,
     ):
         flows = [flow for flow in model.row.flows if flow.component != DISTANCE]
-        self._flows = [flow for flow in flows if crosses(flow.up, model.next_round, calibration_rounds)]
+        self._flows = [flow for flow in flows if crosses(flow.up, model.next_round, calibration_rounds, calibrates)]
         self._averaged = [flow.component for flow in self._flows if flow.combine == MEAN]
         self._model, self._like, self._partitions, self._protection = model, like, partitions, protection
         self._held: dict[str, Contribution] = {}

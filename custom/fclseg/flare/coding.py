@@ -2,18 +2,14 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from fclseg.errors import FCLSegError, PublicError
+from fclseg.federation.codecs.features import decode_features, encode_features
 from fclseg.federation.codecs.presets import RunCodec
 from fclseg.federation.downlink import Downlink, message_seed, reference
 from fclseg.federation.exchange import ALWAYS, MEAN, Row
 from fclseg.federation.states import Arrays
 from fclseg.flare.messages import NEEDS_WHOLE, Message
 from fclseg.flare.model import GlobalModel
-
-FEATURES = "features"
-"""The only entry of a component that is passed on as bytes."""
 
 
 def start_downlink(
@@ -56,13 +52,13 @@ class Coded(Coding):
         super().__init__(model)
         self.downlink, self.codec, self.like, self.seed = downlink, codec, like, seed
         self._flows = {flow.component: flow for flow in model.row.flows}
-        self._features: dict[str, dict[str, np.ndarray]] = {}
+        self._features: dict[str, dict[str, Arrays]] = {}
 
     def networks(self, number: int) -> dict[str, Arrays]:
         networks = self.model.downloads()
         networks |= self.downlink.advance(number, networks)
         self._features = {
-            name: {site: self.codec.features.encode(state).message for site, state in states.items()}
+            name: {site: encode_features(self.codec.features, state) for site, state in states.items()}
             for name, states in self.model.others.items()
         }
         return networks
@@ -71,8 +67,7 @@ class Coded(Coding):
         messages = self.downlink.messages(site)
         message.encoded = {name: messages[name] for name in message.components if name in messages}
         message.others = {
-            name: {other: {FEATURES: self._features[name][other]} for other in states}
-            for name, states in message.others.items()
+            name: {other: self._features[name][other] for other in states} for name, states in message.others.items()
         }
         return message
 
@@ -89,7 +84,7 @@ class Coded(Coding):
                 message.components[name] = self._decode(site, message.round_number, name, messages)
             for name, states in message.others.items():
                 message.others[name] = {
-                    other: self.codec.features.decode(parts.get(FEATURES), self.like[name])
+                    other: decode_features(self.codec.features, parts, self.like[name])
                     for other, parts in states.items()
                 }
         except FCLSegError as error:

@@ -19,7 +19,7 @@ from fclseg.flare.admission import Admission, Admissions, fingerprint, hours_sin
 from fclseg.flare.audit import REFUSED, SENT, Audit
 from fclseg.flare.budget import Budget
 from fclseg.flare.diagnostics import PREFIX
-from fclseg.flare.messages import Message
+from fclseg.flare.messages import CALIBRATES, Message
 from fclseg.flare.policy import PolicyError
 from fclseg.flare.site import Site
 from fclseg.privacy.settings import NETWORKS, PrivacySettings
@@ -100,7 +100,8 @@ class Gate:
         """Drop the components that the exchange plan does not send up in this round (DP: the target network)."""
         if answer.distance is not None and not (answer.components or answer.others):
             return answer
-        leaves = goes_up(self.site.settings.row, answer.round_number, self.site.calibration_rounds)
+        calibrates = self.task.meta.get(CALIBRATES, True) is not False  # the server can ask for less, never for more
+        leaves = goes_up(self.site.settings.row, answer.round_number, self.site.calibration_rounds, calibrates)
         answer.components = {
             name: arrays
             for name, arrays in answer.components.items()
@@ -115,8 +116,6 @@ class Gate:
             return
         if self.site.place.policy.clip is not None and not settings.on_features:
             raise PolicyError(f"this site clips what it sends, but '{next(iter(answer.others))}' cannot be clipped")
-        if settings.prototypes is not None and self.site.codec is not None:
-            raise PolicyError("this site sends prototypes instead of features, but the run's codec cannot encode them")
 
     def _protect(self, answer: Message, settings: PrivacySettings) -> dict[str, float]:
         """Apply the protections to what leaves. Returns the noise multipliers of everything that now has noise."""

@@ -24,6 +24,8 @@ ENCODED = ":encoded"
 """Suffix of a component's name if it is sent as bytes. NVFlare's filters do not see these as WEIGHTS, either."""
 NEEDS_WHOLE = "the whole networks are sent next time"
 """Part of the error of a site that could not decode what it was sent."""
+CALIBRATES = "calibrates"
+"""Meta data of a task: False if the server skips this round's calibration."""
 REASON = "fclseg_reason"
 """Header of a failed result: one sentence for the server's log."""
 

@@ -12,7 +12,7 @@ from fclseg.flare.aggregator import Aggregator
 from fclseg.flare.attendance import Attendance
 from fclseg.flare.coding import Coded, Coding, start_downlink
 from fclseg.flare.diagnostics import Diagnostics, take
-from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, Message
+from fclseg.flare.messages import CALIBRATES, DISTANCE_TASK, PRETRAIN_TASK, Message
 from fclseg.flare.meter import Meter
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.reports import read_report
@@ -85,7 +85,10 @@ class RunLoop:
             for site in drawn
             if site not in failures
         }
-        reports, weights = self._train(number, messages, failures, record, ask)
+        if not (calibrates := self._calibrates()):
+            for message in messages.values():
+                message.meta[CALIBRATES] = False
+        reports, weights = self._train(number, messages, failures, record, calibrates, ask)
         record["loss"] = sum(reports[site]["loss"] * weight for site, weight in weights.items()) / sum(weights.values())
         record["sites"] = {site: {**reports[site], "status": "ok"} for site in sorted(reports)}
         record["sites"] |= {site: {"status": reason} for site, reason in sorted(failures.items())}
@@ -94,11 +97,11 @@ class RunLoop:
         return record
 
     def _train(
-        self, number: int, messages, failures, record, ask: Ask
+        self, number: int, messages, failures, record, calibrates: bool, ask: Ask
     ) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
         """Local training at the sites; returns what each site reports, and its weight."""
         every = self.preset.pretraining.calibration_rounds
-        aggregator = Aggregator(self.model, every, self.like, self.partitions, self.settings.protection)
+        aggregator = Aggregator(self.model, every, self.like, self.partitions, self.settings.protection, calibrates)
         online = self.model.means.get("online", {})  # only with diagnostics
         reports: dict[str, dict[str, Any]] = {}
 
@@ -145,6 +148,11 @@ class RunLoop:
         estimate = predictor.predict(distances, self.model.trained or None)
         record |= {"d_predicted": estimate, "alpha": predictor.alpha, "distances": distances}
         return estimate, failures
+
+    def _calibrates(self) -> bool:
+        """Whether a calibration that is due is worth its bytes: d~ is likely off before the next one is due."""
+        tolerance, every = self.settings.calibration_tolerance, self.preset.pretraining.calibration_rounds
+        return tolerance is None or self.model.predictor.likely_error(every) > tolerance
 
     def _check_run(self, site: str, message: Message) -> None:
         """Refuse results of another run, including an earlier run of the same name that was started over."""

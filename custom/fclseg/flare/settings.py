@@ -59,6 +59,7 @@ class RunSettings:
     encoder: str | None = None  # start from this pre-trained encoder, a file on the server
     network: str | None = None  # the same for a whole network; "shipped": the weights that come with the bundle
     codec: str | None = None  # how networks and features are encoded: a name of CODECS; None: that of the job's row
+    calibration_tolerance: float | None = None  # skip calibrations if d~ is expected to be within this share; None: no
     diagnostics: bool = False  # measure how well DP and PTNU predict; changes the traffic, not the training
     aggregation: str = MEAN_RULE  # how the sites' networks are combined
     outliers: str = REFUSE  # what happens to an update whose norm is far above the median
@@ -100,6 +101,8 @@ class RunSettings:
         preset = settings.build_preset()
         get_anatomy(settings.anatomy)
         get_codec(settings.codec or settings.row.codec)
+        if (tolerance := settings.calibration_tolerance) is not None and not 0 < tolerance < math.inf:
+            raise FCLSegError(f"'calibration_tolerance' cannot be {tolerance}: give a number above 0, such as 0.05")
         if not 0 < settings.fraction <= 1:
             raise FCLSegError(f"'fraction' cannot be {settings.fraction}: give a number in (0, 1]")
         settings._check_method()
@@ -140,8 +143,6 @@ class RunSettings:
         if self.privacy.on_features and not self.sends_features:
             chosen = next(name for name in self.privacy.shown() if name not in ("clip", "sigma"))
             raise FCLSegError(f"job '{self.job}' sends no features that '{chosen}' could protect: leave it out")
-        if self.prototypes is not None and self.run_codec is not None:
-            raise FCLSegError("a codec expects whole banks, not 'prototypes': set 'codec' to plain")
 
     def check_place(self, place: "Place") -> None:
         """Diagnostics send networks that the exchange plan keeps at the site. A hospital's networks must not leave."""
@@ -200,8 +201,17 @@ def with_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a job or run of any version, under their current names."""
     renamed = {EARLIER_NAMES.get(name, name): value for name, value in values.items()}
     if isinstance(renamed.get("changes"), Mapping):
-        renamed["changes"] = {full_name(name): value for name, value in renamed["changes"].items()}
+        renamed["changes"] = {full_name(name): value for name, value in _whole_names(renamed["changes"]).items()}
     return renamed
+
+
+def _whole_names(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a preset under names such as ``images.size``, which ``nvflare job submit`` cuts at the dots."""
+    names: dict[str, Any] = {}
+    for name, value in changes.items():
+        parts = {f"{name}.{part}": one for part, one in value.items()} if isinstance(value, Mapping) else {name: value}
+        names |= parts
+    return names
 
 
 KINDS = {

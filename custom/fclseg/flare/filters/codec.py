@@ -11,10 +11,10 @@ from nvflare.apis.fl_context import FLContext
 
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.codecs.codec import Codec
+from fclseg.federation.codecs.features import decode_features, encode_features
 from fclseg.federation.codecs.presets import RunCodec
 from fclseg.federation.downlink import INITIAL, follow, message_seed, reference
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
-from fclseg.flare.coding import FEATURES
 from fclseg.flare.filters.base import MessageFilter
 from fclseg.flare.messages import NEEDS_WHOLE, Message
 from fclseg.flare.place import Place
@@ -47,7 +47,7 @@ class DecodeDownload(MessageFilter):
         for name, states in message.others.items():
             like = to_arrays(initial.send(name))
             message.others[name] = {
-                other: codec.features.decode(parts.get(FEATURES), like) for other, parts in states.items()
+                other: decode_features(codec.features, parts, like) for other, parts in states.items()
             }
         return message
 
@@ -90,9 +90,7 @@ class EncodeUpload(MessageFilter):
         with site.memory.held():
             self._encode_networks(site, codec, message)
         for name, states in message.others.items():
-            message.others[name] = {
-                owner: {FEATURES: codec.features.encode(arrays).message} for owner, arrays in states.items()
-            }
+            message.others[name] = {owner: encode_features(codec.features, arrays) for owner, arrays in states.items()}
         return message
 
     def _encode_networks(self, site: Site, codec: RunCodec, message: Message) -> None:
