@@ -8,6 +8,7 @@ from torch import nn
 from fclseg.anatomy.folders import read_folder
 from fclseg.data.sites import Splits
 from fclseg.data.slices import SliceStore, open_store
+from fclseg.documents import read_json
 from fclseg.errors import FCLSegError
 from fclseg.federation.states import to_tensors
 from fclseg.flare.model import GlobalModel
@@ -67,10 +68,8 @@ def open_run(folder: Path) -> tuple[RunSettings, Method]:
         raise FCLSegError(
             f"{folder} is no run folder (it has no {CONFIG}): give the folder of a run of fclseg pretrain"
         )
-    run = RunFolder(folder)
-    run.check({})
-    settings = RunSettings.read(run.config["settings"], {})
+    settings = RunSettings.read(read_json(folder / CONFIG)["settings"], {})
     method = build_method(settings.row, settings.build_preset(), settings.seed)
-    model = run.newest(GlobalModel.initial(settings.row, method))
+    model = RunFolder(folder).newest(GlobalModel.initial(settings.row, method))
     method.receive({name: to_tensors(arrays) for name, arrays in model.means.items()})
     return settings, method
