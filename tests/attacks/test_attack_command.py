@@ -1,4 +1,4 @@
-"""`fclseg attack` on a run: figures on the screen and in a file, pictures, and one sentence where nothing can be done."""
+"""`fclseg attack` on a run: figures on the screen and in a file, pictures, and a sentence where it cannot be done."""
 
 import json
 
@@ -17,8 +17,9 @@ def run(tmp_path_factory):
     write_phantom(root / "data", patients=4, frames=2)
     names = sorted(path.name for path in (root / "data").iterdir() if path.is_dir())
     sites = {"site-1": names[:2], "site-2": names[2:3]}
-    Splits(sites, {site: [[]] for site in sites}).save(root / "splits.json")
+    Splits(sites, {site: [patients[:1]] for site, patients in sites.items()}).save(root / "splits.json")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(root))  # training slots of its own
         patch.setenv("FCLSEG_DEVICE", "cpu")
         patch.setenv("FCLSEG_CACHE", str(root / "cache"))
         made = {

@@ -6,7 +6,7 @@ import torch
 from conftest import PRESET
 from torch import nn
 
-from fclseg.attacks.inversion import blind_guess, reconstruct, train_decoder
+from fclseg.attacks.inversion import Ridge, blind_guess, reconstruct, train_decoder
 from fclseg.attacks.material import Leak, Material, joined
 from fclseg.attacks.membership import agreement, infer_membership
 from fclseg.attacks.reidentification import reidentify, top_one
@@ -50,6 +50,12 @@ def gained(store, halves):
 def test_inversion_sees_what_leaks_and_nothing_else(gained):
     assert gained(Pooled())[0] > 1.0
     assert gained(Constant())[0] < 0.2
+
+
+def test_ridge_regression_solves_its_normal_equations():
+    units, pixels = torch.randn(20, 6, dtype=torch.float64), torch.randn(20, 3, dtype=torch.float64)
+    slow = torch.linalg.solve(units.T @ units + 2.5 * torch.eye(6, dtype=torch.float64), units.T @ pixels)
+    assert torch.allclose(Ridge(units, pixels).weights(2.5), slow)
 
 
 def test_noise_that_drowns_the_features_leaves_the_guess(gained):
@@ -120,7 +126,7 @@ def test_an_update_tells_an_image_until_noise_drowns_it():
     guess = torch.full_like(image, 0.5)
 
     def distance(settings):
-        found = invert_update(method, image, places, guess, settings, smoothness=0.0, window=5).images
+        found = invert_update(method, image, places, guess, settings, steps=150, smoothness=0.0, window=5).images
         return float((found - image).square().mean().sqrt())
 
     assert distance(NOTHING) < 0.1 < 0.25 < float((guess - image).square().mean().sqrt())

@@ -9,8 +9,8 @@ from fclseg.attacks.material import Leak
 from fclseg.attacks.scores import psnr, ssim
 from fclseg.randomness import generator
 
-WIDTH = 512
-PENALTIES = tuple(10.0**power for power in range(-3, 6))
+WIDTH = 256
+PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,24 @@ def train_decoder(known: Leak, partitions: int, seed: int = 0) -> Decoder:
     units = _units(hidden, known.features, known.partitions, partitions)
     pixels = known.views.flatten(1).double()
     half = len(units) // 2
+    fitted = Ridge(units[:half], pixels[:half])
     errors = {
-        penalty: float((units[half:] @ _ridge(units[:half], pixels[:half], penalty) - pixels[half:]).square().mean())
+        penalty: float((units[half:] @ fitted.weights(penalty) - pixels[half:]).square().mean())
         for penalty in PENALTIES
     }
     best = min(errors, key=lambda penalty: errors[penalty])
-    return Decoder(hidden, _ridge(units, pixels, best), partitions, known.views.shape[-1])
+    return Decoder(hidden, Ridge(units, pixels).weights(best), partitions, known.views.shape[-1])
 
 
-def _ridge(units: torch.Tensor, pixels: torch.Tensor, penalty: float) -> torch.Tensor:
-    """argmin |units w - pixels|^2 + penalty |w|^2"""
-    square = units.T @ units + penalty * torch.eye(units.shape[1], dtype=units.dtype)
-    return torch.linalg.solve(square, units.T @ pixels)
+class Ridge:
+    """argmin |units w - pixels|^2 + penalty |w|^2 for any penalty, from one decomposition."""
+
+    def __init__(self, units: torch.Tensor, pixels: torch.Tensor):
+        self._values, self._vectors = torch.linalg.eigh(units.T @ units)
+        self._turned = self._vectors.T @ (units.T @ pixels)
+
+    def weights(self, penalty: float) -> torch.Tensor:
+        return self._vectors @ (self._turned / (self._values.clamp(min=0) + penalty)[:, None])
 
 
 def reconstruct(decoder: Decoder, victims: Leak) -> Reconstruction:

@@ -19,7 +19,7 @@ from fclseg.privacy.settings import PrivacySettings
 from fclseg.randomness import derive_seed
 
 Figures = dict[str, Any]
-KNOWN_BANKS = 3
+KNOWN_BANKS = 2
 """Banks of each of the attacker's sites that its decoder is trained on."""
 UPDATES, SLICES = 4, 2
 """Victims whose update is inverted, and slices in each update."""
