@@ -18,7 +18,7 @@ ORDER = [
     {"federation"},
     {"privacy"},
     {"flare"},
-    {"finetune"},
+    {"finetune", "attacks"},
     {"study"},
     {"api"},
     {"cli"},

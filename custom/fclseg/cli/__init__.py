@@ -24,6 +24,7 @@ COMMANDS = (
     "server",
     "site",
     "submit",
+    "attack",
     "where",
 )
 

@@ -149,13 +149,17 @@ class RunFolder:
 
     def load(self, initial: GlobalModel) -> GlobalModel:
         """The newest checkpoint, or the initial model. Lines of later rounds are removed."""
-        model = initial
-        if checkpoints := self._checkpoints():
-            model = GlobalModel.from_states(initial.row, *read_state(checkpoints[-1]), initial.downlink)
+        model = self.newest(initial)
         with understood(self.path / ROUNDS, RESTORE):
             lines = [line for line in self.rounds() if line["round"] < model.next_round]
         write_text(self.path / ROUNDS, "".join(json.dumps(line) + "\n" for line in lines))
         return model
+
+    def newest(self, initial: GlobalModel) -> GlobalModel:
+        """The newest checkpoint, or the initial model."""
+        if checkpoints := self._checkpoints():
+            return GlobalModel.from_states(initial.row, *read_state(checkpoints[-1]), initial.downlink)
+        return initial
 
     def save(self, model: GlobalModel, record: dict[str, Any]) -> None:
         """Record a finished round. The line comes first: ``load`` trusts the checkpoint and drops lines after it."""

@@ -1,0 +1,83 @@
+"""``fclseg attack``: what others can get out of what leaves a site in a run."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from fclseg.cli.options import named_value
+from fclseg.errors import FCLSegError
+
+TEXTS = {
+    "inversion": "rebuild slices from the features that leave (SSIM, PSNR, pictures)",
+    "reidentify": "find a patient's vector from another frame of the patient (top-1 rate)",
+    "membership": "tell whether a patient was in the training set, from the encoder (AUC)",
+    "update": "rebuild slices from a single update of two slices (SSIM, PSNR, pictures)",
+}
+
+EPILOG = """\
+The attacker is another hospital: it has the patients of --known and everything that other sites and the server send.
+All other patients in the data folder are victims. Compare each figure with that of a blind guess or of chance, which is
+printed too. docs/privacy.md has the table for real patients.
+
+examples
+  fclseg pretrain --job fcl --data ACDC --splits splits.json --name fcl
+  fclseg attack inversion --run runs/fcl --data ACDC --splits splits.json --known site-1,site-2
+  fclseg attack inversion --run runs/fcl --data ACDC --splits splits.json --known site-1,site-2 --protect perturb=0.5
+      the same network, but features as they would leave with this protection
+"""
+
+
+def register(subparsers) -> None:
+    parser = subparsers.add_parser(
+        "attack",
+        help="measure what an attacker gets out of features, encoders and updates",
+        description="Attack a run and print how well it worked.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    lines = "; ".join(f"{name}: {text}" for name, text in TEXTS.items())
+    parser.add_argument("attack", choices=list(TEXTS), metavar="ATTACK", help=lines)
+    parser.add_argument("--run", dest="folder", type=Path, required=True, metavar="DIR", help="the server's run folder")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="images of all patients")
+    parser.add_argument("--splits", type=Path, required=True, metavar="FILE", help="the split that the run used")
+    parser.add_argument(
+        "--known", required=True, metavar="SITES", help="the attacker's sites, for example site-1,site-2"
+    )
+    parser.add_argument(
+        "--protect", action="append", default=[], metavar="NAME=VALUE",
+        help="a protection instead of the run's own, such as perturb=0.5 or feature_noise=0.3; repeatable",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the attack (default 0)")
+    parser.add_argument("--out", type=Path, default=Path("attacks"), metavar="DIR", help="for figures and pictures")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from fclseg.attacks.report import ATTACKS
+    from fclseg.attacks.target import open_target
+    from fclseg.files import private_folder, write_text
+
+    privacy = _protections(arguments.protect)
+    target = open_target(arguments.folder, arguments.data, arguments.splits, arguments.known.split(","))
+    chosen = target.settings.privacy if privacy is None else privacy
+    figures = ATTACKS[arguments.attack](target, chosen, arguments.out, arguments.seed)
+    for name, value in figures.items():
+        print(f"{name:<18} {value:.3f}" if isinstance(value, float) else f"{name:<18} {value}")
+    private_folder(arguments.out)
+    document = {"attack": arguments.attack, "run": arguments.folder.name, "protections": chosen.shown(), **figures}
+    write_text(arguments.out / f"{arguments.attack}.json", json.dumps(document, indent=2) + "\n")
+    return 0
+
+
+def _protections(given: list[str]):
+    """None where the run's own hold."""
+    from fclseg.privacy.settings import NAMES, PrivacySettings, check_privacy
+
+    if not given:
+        return None
+    values: dict[str, Any] = dict(named_value(text, "--protect", "perturb=0.5") for text in given)
+    if unknown := sorted(set(values) - set(NAMES)):
+        raise FCLSegError(f"there is no protection '{unknown[0]}': choose from {', '.join(NAMES)}")
+    check_privacy(values, "--protect")
+    return PrivacySettings(**values)
