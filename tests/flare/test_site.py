@@ -2,11 +2,13 @@
 
 import json
 
+import nibabel as nib
 import numpy as np
 import pytest
 import torch
 
 from fclseg.data.phantom import write_phantom
+from fclseg.errors import DataError
 from fclseg.flare.place import LOCAL_FILE, Place
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.site import Site
@@ -28,3 +30,20 @@ def test_method_and_images_go_to_the_sites_device_and_the_initial_weights_do_not
     batch = next(site.sampler.epoch(torch.Generator()))
     assert batch.images.device.type == batch.partners.device.type == batch.partitions.device.type == "meta"
     assert {type(array) for array in site.target(0, {}).values()} == {np.ndarray}
+
+
+def test_a_plain_folder_with_labels_that_the_run_does_not_know_is_refused(tmp_path):
+    """Without labels.json, nothing else says what the values of a label map mean."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    voxels = np.random.default_rng(0).integers(0, 99, (16, 16, 3)).astype(np.int16)
+    labels = np.zeros_like(voxels)
+    labels[4:8, 4:8] = 7
+    for name, array in (("a.nii.gz", voxels), ("a_gt.nii.gz", labels)):
+        nib.save(nib.Nifti1Image(array, np.diag([-1.5, -1.5, 8, 1])), folder / name)
+    (tmp_path / LOCAL_FILE).parent.mkdir()
+    (tmp_path / LOCAL_FILE).write_text(json.dumps({"data": str(folder), "cache": str(tmp_path / "cache")}))
+    settings = RunSettings.read({"job": "finetune_federated", "changes": {"channels": [2, 4], "hidden": 4}}, {})
+    site = Site(Place("site-1", tmp_path, "job"), settings, "run-1", ["site-1"])
+    with pytest.raises(DataError, match="site-1 has the label 7, but this run segments 1 RV"):
+        _ = site.sampler
