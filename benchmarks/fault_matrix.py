@@ -39,8 +39,8 @@ JOB = {SERVER: "runner_process"}
 def processes(federation: Federation, party: str, kind: str) -> list[psutil.Process]:
     """The parent process of a party, or the process of its job."""
     names = {"parent": PARENT.get(party, "client_train"), "job": JOB.get(party, "worker_process")}
-    root = psutil.Process(federation.pid(party))
-    return [found for found in root.children(recursive=True) if names[kind] in " ".join(found.cmdline())]
+    root = psutil.Process(federation.pid(party))  # the start script, which becomes the parent process
+    return [one for one in (root, *root.children(recursive=True)) if names[kind] in " ".join(one.cmdline())]
 
 
 def strike(federation: Federation, party: str, kinds: str, number: int) -> None:
@@ -114,7 +114,7 @@ def run_case(case: Case | None, out: Path) -> dict[str, object]:
                 time.sleep(5)
                 federation.stop(case.party)
                 federation.start(case.party)
-            until(lambda: _went_on(federation, job_id, rounds(), before), "the fault is noticed")
+            until(lambda: _noticed(federation, job_id, rounds()[before:]), "the fault is noticed")
             noticed = time.monotonic() - struck
         if not (folder / "result.json").exists() and _ended(federation, job_id):
             action = "submitted the job again"
@@ -136,8 +136,10 @@ def _ended(federation: Federation, job_id: str) -> bool:
     return any(word in json.dumps(meta) for word in ENDED)
 
 
-def _went_on(federation: Federation, job_id: str, records: list[dict], before: int) -> bool:
-    return len(records) > before or _ended(federation, job_id)
+def _noticed(federation: Federation, job_id: str, records: list[dict]) -> bool:
+    """Whether a round after the fault went on without a site, or the job has ended."""
+    missed = any(report["status"] != "ok" for record in records for report in record["sites"].values())
+    return missed or _ended(federation, job_id)
 
 
 def main() -> None:

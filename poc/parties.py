@@ -91,7 +91,7 @@ class Federation:
             )
 
     def pid(self, party: str) -> int:
-        """Of the party's start script; its parent and job processes are children of that."""
+        """Of the party's start script, which becomes its parent process; that of a job is a child."""
         return self._processes[party].pid
 
     def start_all(self, seconds: int = 120) -> None:

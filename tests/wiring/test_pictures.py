@@ -32,3 +32,13 @@ def test_each_outline_encloses_its_structure():
     overlay._outline(axis, classes, ACDC, (1.0, 1.0, 8.0))
     for structure in ACDC.structures:
         np.testing.assert_array_equal(drawn[structure.colour], (classes == structure.value).T)
+
+
+def test_slices_lie_side_by_side_in_the_order_of_the_stack():
+    stack = np.stack([np.full((3, 2), number) for number in range(1, 8)], axis=-1)  # [X, Y, S]
+    grid = overlay._grid(7)
+    assert grid == (4, 2)  # evenly filled rows
+    picture, places = overlay._mosaic(stack, grid, 0)
+    assert picture.shape == (4 * 3 + 3 * overlay.GAP, 2 * 2 + overlay.GAP)
+    assert [int(picture[x + 2, y + 1]) for x, y in places] == [1, 2, 3, 4, 5, 6, 7]
+    assert places[4] == (0, 2 + overlay.GAP) and int((picture > 0).sum()) == 7 * 6

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -16,6 +17,8 @@ from fclseg.finetune.inference.measure import Measurement
 MARGIN_MM = 25.0
 ABOVE, BELOW = 0.72, 0.42
 """Inches for the words."""
+GAP = 2
+"""Pixels between two slices."""
 
 
 def write_overlay(
@@ -26,37 +29,57 @@ def write_overlay(
     anatomy: Anatomy,
     measurement: Measurement,
 ) -> None:
-    """Outlines on grey slices, cropped to the heart with a margin, in the order of the stack."""
+    """Outlines on grey slices, cropped to the heart with a margin, in the order of the stack.
+
+    All slices are drawn as one image: a set of axes per slice would take most of the time.
+    """
     window = _window(labels, spacing)
     low, high = np.percentile(voxels, (1, 99.5))
     slices = labels.shape[2]
-    figure, axes = _panels(slices, labels[window].shape, spacing)
-    for axis in axes:
-        axis.axis("off")
-    for number, axis in zip(range(slices), axes, strict=False):
-        grey, classes = voxels[..., number][window], labels[..., number][window]
-        extent = (0, grey.shape[0] * spacing[0], grey.shape[1] * spacing[1], 0)
-        axis.imshow(grey.T, cmap="gray", vmin=low, vmax=high, extent=extent, interpolation="bilinear")
-        _outline(axis, classes, anatomy, spacing)
-        word = axis.text(0.03, 0.97, f"{number + 1}", color="white", fontsize=9, va="top", transform=axis.transAxes)
+    grid = _grid(slices)
+    grey, places = _mosaic(voxels[window], grid, low)
+    classes, _ = _mosaic(labels[window], grid, 0)
+    figure, axis = _canvas(slices, grid, grey.shape, spacing)
+    extent = (0, grey.shape[0] * spacing[0], grey.shape[1] * spacing[1], 0)
+    axis.imshow(grey.T, cmap="gray", vmin=low, vmax=high, extent=extent, interpolation="bilinear")
+    _outline(axis, classes, anatomy, spacing)
+    for number, (x, y) in enumerate(places, start=1):
+        word = axis.text((x + 2) * spacing[0], (y + 2) * spacing[1], f"{number}", color="white", fontsize=9, va="top")
         word.set_path_effects([withStroke(linewidth=2, foreground="black")])
     _write_words(figure, anatomy, measurement)
-    FigureCanvasAgg(figure).print_png(path)
+    FigureCanvasAgg(figure).print_png(path, pil_kwargs={"compress_level": 1})  # the default takes half of the time
 
 
-def _panels(slices: int, shape: tuple[int, ...], spacing: tuple[float, float, float]) -> tuple[Figure, np.ndarray]:
-    """A grid of evenly filled rows whose panels have the aspect ratio of the images."""
+def _grid(slices: int) -> tuple[int, int]:
+    """Columns and rows; the rows are evenly filled."""
     widest = max(6, math.ceil(math.sqrt(2 * slices)))
     rows = math.ceil(slices / widest)
-    columns = math.ceil(slices / rows)
-    width = 2.2 if slices <= 24 else 1.4
+    return math.ceil(slices / rows), rows
+
+
+def _mosaic(stack: np.ndarray, grid: tuple[int, int], empty: float) -> tuple[np.ndarray, list[tuple[int, int]]]:
+    """Slices [X, Y, S] side by side in one image, and the corner of each."""
+    (columns, rows), (width, height, slices) = grid, stack.shape
+    across, down = width + GAP, height + GAP
+    picture = np.full((columns * across - GAP, rows * down - GAP), empty, dtype=stack.dtype)
+    places = [(number % columns * across, number // columns * down) for number in range(slices)]
+    for number, (x, y) in enumerate(places):
+        picture[x : x + width, y : y + height] = stack[..., number]
+    return picture, places
+
+
+def _canvas(
+    slices: int, grid: tuple[int, int], shape: tuple[int, ...], spacing: tuple[float, float, float]
+) -> tuple[Figure, Axes]:
+    """A figure whose one pair of axes has the proportions of the image, with room for the words around it."""
+    width = (2.2 if slices <= 24 else 1.4) * grid[0]
     height = width * (shape[1] * spacing[1]) / (shape[0] * spacing[0])
-    # A single slice still leaves room for the text above and below it.
-    size = (max(width * columns, 9.0), height * rows + ABOVE + BELOW)
+    # A single slice still leaves room for the words above and below it.
+    size = (max(width, 9.0), height + ABOVE + BELOW)
     figure = Figure(figsize=size, facecolor="#111111", dpi=120)
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    figure.subplots_adjust(0.01, BELOW / size[1], 0.99, 1 - ABOVE / size[1], wspace=0.03, hspace=0.03)
-    return figure, axes
+    axis = figure.add_axes((0.01, BELOW / size[1], 0.98, 1 - (ABOVE + BELOW) / size[1]))
+    axis.axis("off")
+    return figure, axis
 
 
 def _window(labels: np.ndarray, spacing: tuple[float, float, float]) -> tuple[slice, slice]:
