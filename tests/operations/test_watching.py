@@ -1,6 +1,8 @@
 """``fclseg runs`` and ``fclseg watch``: what they show is what the run folder says, and they change nothing."""
 
 import json
+import shutil
+import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -108,3 +110,23 @@ def test_a_page_before_the_first_round(tmp_path):
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (120, "2 min"), (7300, "2 h"), (200000, "2 d")])
 def test_ages(seconds, text):
     assert age(seconds) == text
+
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(BROWSER is None, reason="needs a browser")
+def test_a_real_browser_shows_the_page(run, tmp_path):
+    server = page_server(lambda: read_run(run.path), 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://localhost:{server.server_address[1]}/"
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    try:
+        shown = subprocess.run([BROWSER, *options, address], capture_output=True, text=True, timeout=300).stdout
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "<title>Run first</title>" in shown and shown.count("<polyline") == 2
+    assert shown.count("site-&lt;2&gt; fetched no task") == 2  # in the table and among the faults
