@@ -143,7 +143,11 @@ def _ended(federation: Federation, job_id: str) -> bool:
 
 def _connected(federation: Federation, again: bool) -> bool:
     """Whether every site has registered, and with ``again`` a second time, with the restarted server."""
-    return all(federation.log(SERVER).count(f"New client {site}@") > again for site in federation.sites)
+    log = federation.log(SERVER)
+    return all(
+        log.count(f"New client {site}@") + log.count(f"Re-activate the client: {site} ") > again
+        for site in federation.sites
+    )
 
 
 def _noticed(federation: Federation, job_id: str, records: list[dict]) -> bool:
