@@ -1,6 +1,6 @@
 """Measures the cost of encoding and decoding an update of the paper's networks. Prints one line per codec.
 
-    python benchmarks/codecs.py [--codecs lossless 8bit tiny] [--batch 2] [--steps 47]
+    python benchmarks/codecs.py [--codecs lossless 8bit tiny] [--quantizers float16 adaquant] [--batch 2] [--steps 47]
 
 The update is that of the online network and the predictor after a BYOL step on random images. The time is compared
 with a local epoch of ``steps`` such steps of the preset's batch; a step is timed with ``batch`` images per view and
@@ -71,6 +71,9 @@ def main() -> None:
     parser.add_argument("--codecs", nargs="+", choices=list(CODECS), default=list(CODECS))
     parser.add_argument("--batch", type=int, default=2, help="images in the timed step (default 2)")
     parser.add_argument("--steps", type=int, default=47, help="steps per local epoch (default 47, the paper's)")
+    parser.add_argument(
+        "--quantizers", nargs="*", default=[], help="kinds of NVFlare's ModelQuantizer, which needs bitsandbytes"
+    )
     arguments = parser.parse_args()
     before, after, step = one_step(arguments.batch)
     whole = sum(map(array_bytes, after.values()))
@@ -85,6 +88,18 @@ def main() -> None:
             f"encoding and decoding {seconds:.2f} s = {share:.2%} of {arguments.steps} steps of {step:.1f} s "
             f"(target {TARGET:.0%}: {'ok' if share <= TARGET else 'ABOVE TARGET'}), "
             f"{peak(codec, before, after):.1f} networks of memory",
+            flush=True,
+        )
+
+    for kind in arguments.quantizers:
+        from model_quantizer import quantize  # beside this file; bitsandbytes is not one of our dependencies
+
+        started = time.perf_counter()
+        size, error = quantize(kind, before, after)
+        seconds = time.perf_counter() - started
+        print(
+            f"ModelQuantizer {kind}: {size / 1e6:.2f} of {whole / 1e6:.1f} MB ({size / whole:.3f}), squared error "
+            f"{error:.4f}, {seconds:.2f} s",
             flush=True,
         )
 

@@ -85,7 +85,6 @@ class Codec:
         _check(layout, reference)
         parts, expected = self._parts(message, layout)
         decoded = self._join(layout, parts, reference, seed)
-        parts.clear()
         if checksum(decoded) != expected:
             raise ChecksumError("a decoded network is not the one that was sent: it is not used")
         return decoded
@@ -116,14 +115,15 @@ class Codec:
         return flat
 
     def _join(self, layout: Layout, parts: Parts, reference: Network, seed: int) -> Arrays:
-        """The decoded network, in the layout's order."""
-        flat = self.numbers.decode(parts, layout.numbers, seed)
+        """The decoded network, in the layout's order. Takes the parts, so that they need no memory beside it."""
+        flat, small = self.numbers.decode(parts, layout.numbers, seed), parts[SMALL]
+        parts.clear()
         if self.lossless:
             layout.combine(flat.view(np.uint32), reference, np.bitwise_xor)
         else:
             with np.errstate(invalid="ignore", over="ignore"):  # from a damaged message; refused below
                 layout.combine(flat, reference, np.add)
-        found = layout.unflatten(flat) | Small(layout, self.halves).decode(parts[SMALL], reference)
+        found = layout.unflatten(flat) | Small(layout, self.halves).decode(small, reference)
         decoded = {name: found[name] for name, *_ in layout.tensors}
         if not all(np.isfinite(array).all() for array in decoded.values() if array.dtype.kind == "f"):
             raise FCLSegError("an encoded message gives values that are not finite: it is not used")
@@ -168,7 +168,7 @@ def checksum(arrays: Network) -> bytes:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.tobytes())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.digest()
 
 
