@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,9 @@ from fclseg.files import private_folder
 FORMAT = 2  # part of every store's name: increase it when pre-processing or the file format changes
 IMAGES, LABEL_MAPS, INDEX = "images.f16", "labels.u8", "index.json"
 _BLOCK, _BLOCKS = 4096, 64
+
+# It logs the paths of locks. NVFlare can send a site's log to the server, which must not learn about folders.
+logging.getLogger("filelock").setLevel(logging.WARNING)
 
 
 class StoreDamagedError(Exception):

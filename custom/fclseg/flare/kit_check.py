@@ -64,9 +64,8 @@ def _result(name: str, check: Callable[[Kit], str], kit: Kit) -> Result:
 
 
 def _versions(kit: Kit) -> str:
-    pinned = dict(
-        line.split(";")[0].split("==") for line in importlib.metadata.requires("fclseg") or [] if "==" in line
-    )
+    requirements = [line.partition(";")[0] for line in importlib.metadata.requires("fclseg") or []]
+    pinned = dict(text.split("==") for text in requirements if "==" in text)
     for name in PINNED:
         there = importlib.metadata.version(name).split("+")[0]
         if there != pinned[name].strip():
