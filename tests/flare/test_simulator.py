@@ -72,6 +72,7 @@ def test_the_run_folder_tells_what_happened(reference):
     assert list((reference.run / "tensorboard" / "site-1").glob("events*"))
 
 
+@pytest.mark.nightly
 def test_a_new_process_for_every_task_gives_the_same_bits(tmp_path, cache, data, reference):
     simulation = Simulation(tmp_path, cache, reference.job.name, SETTINGS, data)
     assert simulation.complete() == 0, simulation.log[-3000:]  # bare: two sites, one thread
@@ -107,6 +108,7 @@ def _misbehave(simulation: Simulation, faults: dict[str, str]) -> None:
     path.write_text(json.dumps(document))
 
 
+@pytest.mark.nightly
 def test_sites_that_fail_do_not_stop_the_others(tmp_path, cache, data):
     settings = {**SETTINGS, "rounds": 2, "pretrain_timeout": 40}
     simulation = Simulation(tmp_path, cache, "fclopt", settings, data)
@@ -122,6 +124,7 @@ def test_sites_that_fail_do_not_stop_the_others(tmp_path, cache, data):
     assert "left out until it asks for work again" in simulation.log
 
 
+@pytest.mark.nightly
 def test_a_run_in_which_every_site_fails_says_why_and_fails(tmp_path, cache, data):
     simulation = Simulation(tmp_path, cache, "fedbyol", {**SETTINGS, "rounds": 1}, data)
     _misbehave(simulation, {"site-1": "raise", "site-2": "raise"})
@@ -129,6 +132,7 @@ def test_a_run_in_which_every_site_fails_says_why_and_fails(tmp_path, cache, dat
     assert "round 0 has 0 valid answers but needs 1 (site-1: ZeroDivisionError" in simulation.log
 
 
+@pytest.mark.nightly
 def test_a_privacy_filter_bounds_what_a_round_can_change(tmp_path, cache, data):
     """As docs/privacy.md says."""
     simulation = Simulation(tmp_path, cache, "fclopt_dp", {**SETTINGS, "rounds": 1}, data)
@@ -150,6 +154,7 @@ def test_a_privacy_filter_bounds_what_a_round_can_change(tmp_path, cache, data):
     assert 0.001 < change < 0.0101  # a mean of two updates of 0.01
 
 
+@pytest.mark.nightly
 def test_federated_fine_tuning_gives_a_network_that_the_bundle_segments_with(tmp_path, cache, data):
     simulation = Simulation(tmp_path, cache, "finetune_federated", {**SETTINGS, "rounds": 1}, data)
     assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]

@@ -124,6 +124,7 @@ def test_centralised(studies):
     assert len(document["pretraining"]) == 1 and len(list((studies / "runs").glob("fcl-*"))) == 1, "shared with local"
 
 
+@pytest.mark.nightly
 def test_federated(studies):
     document = study(studies, "federated", *LEARNT, "--labels", "1")
     assert [entry["row"] for entry in document["entries"]] == ["random", "fcl"] and not document["failures"]
@@ -132,6 +133,7 @@ def test_federated(studies):
     assert not list((studies / "runs").glob("finetune_federated-*")), "large states are removed after the evaluation"
 
 
+@pytest.mark.nightly
 def test_transfer(studies):
     document = study(studies, "transfer", *LEARNT, "--labels", "1")
     assert document["settings"]["data"]["anatomy"] == ANATOMIES["acdc"].title
@@ -139,6 +141,7 @@ def test_transfer(studies):
     assert {name for entry in document["entries"] for name in entry["metrics"]["dice"]} == {"MYO", "BP"}
 
 
+@pytest.mark.nightly
 def test_ablation(studies):
     document = study(studies, "ablation", "--methods", "fcl_no_fe,fcl", "--labels", "1")
     assert [row["title"] for row in document["rows"]] == ["Without FE", "FCL"]
@@ -187,6 +190,7 @@ def start_and_kill(command, begun):
     time.sleep(2)
 
 
+@pytest.mark.nightly
 def test_an_interrupted_pretraining_goes_on_whatever_is_fine_tuned_from_it(studies, tmp_path):
     data = phantom_dataset("acdc", studies, sites=2, patients=5)
     scope = ["--data", str(data.root), "--methods", "fclopt", "--labels", "1", "--rounds", "3"]
@@ -197,12 +201,13 @@ def test_an_interrupted_pretraining_goes_on_whatever_is_fine_tuned_from_it(studi
     before = json.loads((run / "config.json").read_text())["id"]
     assert not (run / "result.json").exists()
     document = study(tmp_path, "local", *scope, "--set", "finetune_lr=0.001")
-    assert json.loads((run / "config.json").read_text())["id"] == before, "it was continued, not begun anew"
+    assert json.loads((run / "config.json").read_text())["id"] == before, "it was continued, not started over"
     (pretraining,) = document["pretraining"]
     assert [one["round"] for one in pretraining["rounds"]] == [0, 1, 2]
     assert pretraining["seconds"] == pytest.approx(sum(one["seconds"] for one in pretraining["rounds"]))
 
 
+@pytest.mark.nightly
 def test_nothing_is_stored_of_a_pretraining_that_a_site_was_missing_in(studies, tmp_path, capsys):
     data = phantom_dataset("acdc", studies, sites=2, patients=5)
     damaged = tmp_path / "data"
@@ -231,6 +236,7 @@ def test_killed_and_resumed_gives_the_same_table(studies, tmp_path):
     assert tables[0] == tables[1]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # two pre-trainings, perhaps on a busy machine
 def test_the_filter_and_the_settings_of_the_jobs_reach_pretraining(studies):
     """With updates clipped to almost nothing, the networks keep their initial weights; without, they change."""
@@ -271,6 +277,7 @@ def folder_with_labels(folder):
     return folder
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["hvsmr", "labels.json"])
 def test_federated_fine_tuning_of_other_anatomies(studies, tmp_path, kind):
     if kind == "hvsmr":
