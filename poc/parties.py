@@ -21,6 +21,7 @@ import yaml
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder
 from fclseg.flare.place import LOCAL_FILE
+from fclseg.flare.project import find_value
 
 PROJECT = Path(__file__).with_name("project.yml")
 BIN = Path(sys.executable).parent
@@ -132,14 +133,14 @@ class Federation:
 
     def submit(self, job: Path, by: str = LEAD) -> str:
         """The id of the job."""
-        return str(_find(json.loads(self.job("submit", "-j", str(job), "--format", "json", by=by)), "job_id"))
+        return str(find_value(json.loads(self.job("submit", "-j", str(job), "--format", "json", by=by)), "job_id"))
 
     def wait(self, job_id: str, seconds: int, by: str = LEAD) -> str:
         """How the job ended."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             meta = json.loads(self.job("meta", job_id, "--format", "json", by=by))
-            status = str(_find(meta["data"], "status"))
+            status = str(find_value(meta["data"], "status"))
             if status.startswith(ENDED):
                 return status
             time.sleep(2)
@@ -149,15 +150,3 @@ class Federation:
         """The folder with the job's results for the lead."""
         self.job("download", job_id, "-o", str(self.out / "download"), "--force", by=by)
         return self.out / "download" / job_id
-
-
-def _find(document: object, key: str) -> object:
-    """The first value of a key, at any depth."""
-    if isinstance(document, dict):
-        if key in document:
-            return document[key]
-        document = list(document.values())
-    for part in document if isinstance(document, list) else []:
-        if (value := _find(part, key)) is not None:
-            return value
-    return None

@@ -37,7 +37,7 @@ def test_rows_say_what_was_added_and_random_stays_what_it_is():
         "FCLOpt",
         "FCLOpt, fraction=0.5, ClipAndNoise(clip=1, sigma=0.1)",
     ]
-    with pytest.raises(FCLSegError, match="the table components pre-trains nothing"):
+    with pytest.raises(FCLSegError, match="the table components has no pre-training"):
         table_rows(TABLES["components"], ("fclopt",), preset, options)
 
 

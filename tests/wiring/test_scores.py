@@ -1,5 +1,7 @@
 """From predicted pixels to the reported figures, with values computed by hand."""
 
+from dataclasses import replace
+
 import nibabel as nib
 import numpy as np
 import pytest
@@ -43,7 +45,7 @@ def test_a_bright_spot_far_from_the_organ_is_not_part_of_it(tmp_path):
     voxels[8:24, 8:24] = 900
     voxels[36:42, 36:42] = 900  # a second, smaller organ
     nib.save(nib.Nifti1Image(voxels, np.diag([1.25, 1.25, 10.0, 1.0])), tmp_path / "a.nii.gz")
-    anatomy = from_labels({"structures": {"1": "LV"}}, "the test")
+    anatomy = replace(from_labels({"structures": {"1": "LV"}}, "the test"), one_organ=True)
     segmenter = Segmenter(TrainedModel(Threshold(), anatomy, 32, 1.25, "demo"))
     (result,) = Inference(segmenter, find_cases(str(tmp_path / "a.nii.gz")), tmp_path / "out").run()
     labels = np.asarray(nib.load(tmp_path / "out" / "a_seg.nii.gz").dataobj)

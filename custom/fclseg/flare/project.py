@@ -76,19 +76,19 @@ def nvflare(*arguments: str) -> str:
 def submit_job(job: Path, kit: Path) -> str:
     """Submit a job to the server as the lead that the kit belongs to. Returns the server's job id."""
     answer = json.loads(nvflare("job", "submit", "-j", str(job), "--format", "json", "--startup-kit", str(kit)))
-    found = _find(answer, "job_id")
+    found = find_value(answer, "job_id")
     if found is None:
         raise FCLSegError(f"the server accepted the job but returned no id: {json.dumps(answer)[:200]}")
     return str(found)
 
 
-def _find(document: object, key: str) -> object:
+def find_value(document: object, key: str) -> object:
     """The first value of a key, at any depth."""
     if isinstance(document, dict):
         if key in document:
             return document[key]
         document = list(document.values())
     for part in document if isinstance(document, list) else []:
-        if (value := _find(part, key)) is not None:
+        if (value := find_value(part, key)) is not None:
             return value
     return None
