@@ -34,8 +34,8 @@ test: lint types ## style, types, and all tests except the nightly ones (under 9
 nightly: $(STAMP) ## only the tests that are too long for every run
 	$(BIN)/python -m pytest -m nightly $(PARALLEL)
 
-mutants: $(STAMP) ## apply each deliberate bug to a copy and check that the tests notice it (nightly; 25 minutes)
-	$(BIN)/python tests/mutants/run.py --jobs 2
+mutants: $(STAMP) ## apply each deliberate bug to a copy and check that the tests notice it (10 minutes)
+	$(BIN)/python tests/mutants/run.py --jobs 2 --out docs/mutants.md
 
 bench: $(STAMP)  ## measure each part beside a reference -> docs/performance.md
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/ratios.py --write docs/performance.md

@@ -18,6 +18,13 @@ from queue import Queue
 from catalogue import ROOT, Mutant, read_mutants
 
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "demo_output", "runs", "studies")
+ABOUT = """# Mutants
+
+Each line is one deliberate one-line bug, applied to a copy of the repository by `make mutants`. "Killed" means that a
+test noticed it. "Its tests" are those that the catalogue (`tests/mutants/*.toml`) names for it. This page is written by
+that command.
+
+"""
 KILLED, SURVIVED, BROKEN = "killed", "SURVIVED", "BROKEN"
 TESTS_FAILED = 1
 """pytest's exit code when tests ran and some failed; any other but 0 says that they did not run as they should."""
@@ -132,7 +139,7 @@ def table(verdicts: list[Verdict]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names of mutants (default: all)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the table to this file")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the table as a page")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time (default: 1)")
     parser.add_argument("--named-only", action="store_true", help="leave out the whole suite for those that survive")
     arguments = parser.parse_args()
@@ -146,7 +153,7 @@ def main() -> int:
     text = table(verdicts)
     print(text)
     if arguments.out:
-        arguments.out.write_text(text + "\n", encoding="utf-8")
+        arguments.out.write_text(ABOUT + text + "\n", encoding="utf-8")
     return 0 if all(one.state == KILLED for one in verdicts) else 1
 
 
