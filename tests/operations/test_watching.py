@@ -70,6 +70,23 @@ def test_the_commands_print_one_line_per_run_and_site(run, capsys):
     assert "there is no run 'second'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("file", ["config.json", "rounds.jsonl", "result.json", "failure.json"])
+@pytest.mark.parametrize("text", ["{", "[]\n", '{"sites": 3, "round": []}\n', "1" * 5000 + "\n"])
+def test_a_damaged_run_is_named_and_hides_no_other(run, capsys, file, text):
+    damaged = run.path.with_name("second")
+    shutil.copytree(run.path, damaged)
+    (damaged / file).write_text(text)
+    assert main(["runs", str(run.path.parent)]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert lines.keys() == {"first", "second"} and " stopped " in lines["first"]
+    if " damaged " in lines["second"]:
+        assert str(damaged) in lines["second"]
+        assert main(["watch", str(damaged), "--once"]) == 1
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    else:  # an incomplete last line of a log, as a killed run leaves it
+        assert (file, text) == ("rounds.jsonl", "{")
+
+
 def test_the_page_is_served_on_this_machine_only_and_escapes_names(run):
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
     server = page_server(lambda: read_run(run.path), 0)

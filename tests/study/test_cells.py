@@ -36,6 +36,12 @@ def test_places_and_pretraining_settings_do_not_change_a_random_fine_tuning():
     assert finetuning(job="named differently").key == finetuning().key, "the encoder counts, not the row's name"
 
 
+def test_only_the_stored_results_of_a_redefined_job_are_stale(monkeypatch):
+    keys = {job: replace(pretraining(), job=job).key for job in ("fedca", "fcl", "fclopt")}
+    monkeypatch.setattr("fclseg.study.cells.REDEFINED", {})
+    assert {job for job in keys if replace(pretraining(), job=job).key != keys[job]} == {"fedca"}
+
+
 def test_frozen_reading_ignores_the_encoder_rate():
     warm = get_preset("demo", encoder_lr_factor=0.1, frozen_epochs=3)
     assert finetuning(mode="frozen", preset=warm).key == finetuning(mode="frozen").key

@@ -33,7 +33,8 @@ def register(subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.overview import CONFIG, RUNNING, read_run
+    from fclseg.flare.overview import RUNNING, read_run
+    from fclseg.flare.run_files import CONFIG
 
     folder = next(
         (path for path in (arguments.runs / arguments.name, Path(arguments.name)) if (path / CONFIG).exists()), None

@@ -4,7 +4,6 @@ Nothing is written, so this never disturbs a run.
 """
 
 import fcntl
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -12,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fclseg.errors import FCLSegError
-from fclseg.files import whole_lines
+from fclseg.documents import read_json, read_json_lines, understood
+from fclseg.errors import DataError, FCLSegError
+from fclseg.flare.run_files import CONFIG, FAILURE, RESULT, ROUNDS, lock_path
 from fclseg.flare.settings import RunSettings
 
-CONFIG, FAILURE, RESULT, ROUNDS = "config.json", "failure.json", "result.json", "rounds.jsonl"
-COMPLETE, FAILED, RUNNING, STOPPED = "complete", "failed", "running", "stopped"
+COMPLETE, FAILED, RUNNING, STOPPED, DAMAGED = "complete", "failed", "running", "stopped", "damaged"
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class RunOverview:
 
     path: Path
     state: str
-    reason: str  # why the run failed
+    reason: str  # why the run failed, or what is damaged
     job: str
     preset: str
     rounds: int | None  # None: the run is of another version that cannot be read
@@ -71,15 +70,30 @@ class RunOverview:
 def find_runs(folder: Path) -> Iterator[RunOverview]:
     """All runs at any depth below a folder (runs of a study are in its cells), newest first."""
     paths = [path.parent for path in folder.rglob(CONFIG) if (path.parent / ROUNDS).exists()]
-    return iter(sorted((read_run(path) for path in paths), key=lambda run: -run.seen))
+    return iter(sorted(map(_readable, paths), key=lambda run: -run.seen))
+
+
+def _readable(path: Path) -> RunOverview:
+    """One damaged run must not hide the others."""
+    try:
+        return read_run(path)
+    except DataError as error:
+        changed = path.stat().st_mtime
+        return RunOverview(path, DAMAGED, str(error), "", "", None, "", changed, changed)
 
 
 def read_run(path: Path) -> RunOverview:
-    config = json.loads((path / CONFIG).read_text())
+    """The state of the run in a folder. Raises ``DataError`` if one of its files is damaged."""
+    with understood(path, "restore it from a backup, or remove it"):
+        return _read_run(path)
+
+
+def _read_run(path: Path) -> RunOverview:
+    config = read_json(path / CONFIG)
     settings = config.get("settings", {})
-    records = [json.loads(line) for line in whole_lines(path / ROUNDS)]
-    reason = json.loads((path / FAILURE).read_text())["reason"] if (path / FAILURE).exists() else ""
-    encoders = json.loads((path / RESULT).read_text())["encoders"] if (path / RESULT).exists() else {}
+    records = read_json_lines(path / ROUNDS)
+    reason = read_json(path / FAILURE)["reason"] if (path / FAILURE).exists() else ""
+    encoders = read_json(path / RESULT)["encoders"] if (path / RESULT).exists() else {}
     stamp = (path / ROUNDS).stat().st_mtime if (path / ROUNDS).exists() else (path / CONFIG).stat().st_mtime
     return RunOverview(
         path=path,
@@ -114,9 +128,8 @@ def _state(path: Path, complete: bool, failed: bool) -> str:
 
 def _is_held(path: Path) -> bool:
     """Whether a live process holds the run. Uses a shared lock, which never blocks the run itself."""
-    lock = path.with_name(f".{path.name}.server.lock")
     try:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(lock_path(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:

@@ -16,6 +16,7 @@ from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.errors import FCLSegError
 from fclseg.files import append_line, private_folder, write_text
 from fclseg.flare.model import GlobalModel
+from fclseg.flare.run_files import CONFIG, FAILURE, RESULT, ROUNDS, SERVER, lock_path
 from fclseg.flare.settings import PATIENCE, RunSettings, with_present_names
 from fclseg.flare.tensors import KEPT_CHECKPOINTS, read_state, write_state
 from fclseg.locks import held
@@ -24,17 +25,12 @@ from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import save_encoder, save_network
 from fclseg.networks.model_file import MODEL, TrainedModel, write_model
 
-CONFIG = "config.json"
-ROUNDS = "rounds.jsonl"
-RESULT = "result.json"
 ENCODER = "encoder.safetensors"
 NETWORK = "network.safetensors"
 SIMULATOR_LOG = "simulator.log"
 """NVFlare's own messages, if ``fclseg pretrain`` started it."""
 GLOBAL = ""
 """The name under which ``encoders`` lists the encoder that all sites share."""
-FAILURE = "failure.json"
-"""Why the last attempt ended early; ``fclseg pretrain`` reads it."""
 RESTORE = "restore it from a backup, or start over (--fresh or FCLSEG_FRESH=1)"
 LOCK_SECONDS = 10
 """How long a run waits for another run of the same name to end, for example one that was just killed."""
@@ -58,14 +54,12 @@ class RunFolder:
         self._write({**config, "id": uuid.uuid4().hex, "version": __version__, "started": time.time()})
 
     @contextmanager
-    def held(self, by: str = "server") -> Iterator[None]:
+    def held(self, by: str = SERVER) -> Iterator[None]:
         """Lock the folder, so that two runs of the same name do not write to the same files.
 
         The command that starts a simulator and the server inside it each hold a lock under their own name.
         """
-        # Next to the folder, because the folder itself may be removed.
-        lock = self.path.with_name(f".{self.path.name}.{by}.lock")
-        with held(lock, f"the run folder {self.path}", LOCK_SECONDS):
+        with held(lock_path(self.path, by), f"the run folder {self.path}", LOCK_SECONDS):
             yield
 
     def fail(self, reason: str) -> None:
