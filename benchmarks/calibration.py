@@ -8,18 +8,15 @@ compared with the exact distance. ``--records`` takes the lines of an earlier ru
 """
 
 import argparse
-import json
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from fclseg.cli import main as fclseg
-from fclseg.data.phantom import write_phantom
+from recorded_run import add_options, read_records, recorded_run
+
 from fclseg.errors import FCLSegError
 from fclseg.federation.distance import DistancePredictor
 from fclseg.federation.exchange import CALIBRATION, crosses
 
-ROOT = Path(__file__).parents[1]
 INTERVALS = (1, 2, 5, 10)
 TOLERANCES = (None, 0.1, 0.03, 0.01, 0.003)
 
@@ -57,35 +54,15 @@ def report(records: list[dict], intervals: Iterable[int], tolerances: Iterable[f
             )
 
 
-def run(arguments: argparse.Namespace) -> list[dict]:
-    with tempfile.TemporaryDirectory() as folder:
-        data = arguments.data or Path(folder) / "data"
-        if arguments.data is None:
-            write_phantom(data, patients=3 * arguments.sites)
-        command = ["pretrain", "--job", str(ROOT / "jobs" / "fclopt_dp"), "--data", str(data), "--runs", folder]
-        command += ["--sites", str(arguments.sites), "--preset", arguments.preset, "--rounds", str(arguments.rounds)]
-        command += ["--name", "run", "--set", "calibration_rounds=1"]
-        for change in arguments.set:
-            command += ["--set", change]
-        if fclseg(command):
-            raise SystemExit(1)
-        return read(Path(folder) / "run" / "rounds.jsonl")
-
-
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=Path, metavar="FILE", help="rounds.jsonl of an earlier run, instead of one")
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--sites", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--preset", default="small")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+    add_options(parser, sites=3, rounds=40)
     arguments = parser.parse_args()
-    records = read(arguments.records) if arguments.records else run(arguments)
+    if arguments.records:
+        records = read_records(arguments.records)
+    else:
+        records = recorded_run(arguments, "--set", "calibration_rounds=1")
     report(records, INTERVALS, TOLERANCES)
 
 

@@ -6,7 +6,6 @@ Every mutation states what must happen: the image is refused in one sentence, or
 stay correct. A traceback, a hang, a wrong acceptance or a half-written file is a failure and sets the exit code.
 """
 
-import argparse
 import contextlib
 import gzip
 import io
@@ -23,6 +22,7 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import torch
+from outcomes import Counts, report, too_long
 from torch import nn
 
 from fclseg.anatomy.families.plain import from_labels
@@ -225,11 +225,11 @@ def right(image: nib.Nifti1Image, labels: nib.Nifti1Image, out: Path) -> bool:
     return np.mean(marked != bright) < 0.04 and abs(found_ml / known_ml - 1) < 0.1 and same_place
 
 
-def run(count: int, seed: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]:
+def run(count: int, seed: int = 0) -> tuple[Counts, list[str]]:
     """Outcomes by class, and all failures."""
-    signal.signal(signal.SIGALRM, _too_long)
+    signal.signal(signal.SIGALRM, too_long)
     segmenter = Segmenter(TrainedModel(Threshold(), from_labels({"structures": {"1": "LV"}}, "-"), 32, 1.5, "demo"))
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counts = Counter()
     faults = []
     for number in range(count):
         mutation = MUTATIONS[number % len(MUTATIONS)]
@@ -244,22 +244,5 @@ def run(count: int, seed: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]
     return counts, faults
 
 
-def _too_long(number: int, frame: object) -> None:
-    raise TimeoutError
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    counts, faults = run(arguments.count, arguments.seed)
-    for (name, found), count in sorted(counts.items()):
-        print(f"{name:<40} {found:<10} {count:>5}")
-    print(f"{arguments.count} mutated inputs, {len(faults)} faults")
-    print("\n".join(faults))
-    return 1 if faults else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(__doc__, "mutated inputs", run))

@@ -6,7 +6,6 @@ Intact files are damaged one at a time, as text (truncated, wrong bytes, nesting
 (an entry removed or replaced), and read by the same code as in a command.
 """
 
-import argparse
 import contextlib
 import io
 import json
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from outcomes import Counts, report, too_long
 
 from fclseg.anatomy.folders import scan_folder
 from fclseg.anatomy.registry import ANATOMIES
@@ -189,10 +189,10 @@ def outcome(record: Record, folder: Path) -> str:
         signal.alarm(0)
 
 
-def run(count: int, seed: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]:
+def run(count: int, seed: int = 0) -> tuple[Counts, list[str]]:
     """Outcomes by kind of file, and all failures."""
-    signal.signal(signal.SIGALRM, _too_long)
-    counts: Counter[tuple[str, str]] = Counter()
+    signal.signal(signal.SIGALRM, too_long)
+    counts: Counts = Counter()
     faults = []
     with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()):
         folder = Path(name)
@@ -214,22 +214,5 @@ def run(count: int, seed: int = 0) -> tuple[Counter[tuple[str, str]], list[str]]
     return counts, faults
 
 
-def _too_long(number: int, frame: object) -> None:
-    raise TimeoutError
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    counts, faults = run(arguments.count, arguments.seed)
-    for (name, found), count in sorted(counts.items()):
-        print(f"{name:<34} {found:<10} {count:>5}")
-    print(f"{arguments.count} damaged files, {len(faults)} faults")
-    print("\n".join(faults))
-    return 1 if faults else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(__doc__, "damaged files", run))

@@ -8,15 +8,9 @@ absent (with --fraction 0.5), and one line with the mean relative error of d~.
 """
 
 import argparse
-import json
-import tempfile
 from collections import defaultdict
-from pathlib import Path
 
-from fclseg.cli import main as fclseg
-from fclseg.data.phantom import write_phantom
-
-ROOT = Path(__file__).parents[1]
+from recorded_run import add_options, recorded_run
 
 
 def mean(values: list[float]) -> float:
@@ -60,25 +54,10 @@ def report(records: list[dict]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--sites", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=16)
+    add_options(parser, sites=4, rounds=16)
     parser.add_argument("--fraction", type=float, default=1.0)
-    parser.add_argument("--preset", default="small")
-    parser.add_argument("--set", action="append", default=[])
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        data = arguments.data or Path(folder) / "data"
-        if arguments.data is None:
-            write_phantom(data, patients=3 * arguments.sites)
-        command = ["pretrain", "--job", str(ROOT / "jobs" / "fclopt_dp"), "--data", str(data), "--runs", folder]
-        command += ["--sites", str(arguments.sites), "--preset", arguments.preset, "--rounds", str(arguments.rounds)]
-        command += ["--fraction", str(arguments.fraction), "--diagnostics", "--name", "run"]
-        for change in arguments.set:
-            command += ["--set", change]
-        if fclseg(command):
-            raise SystemExit(1)
-        report([json.loads(line) for line in (Path(folder) / "run" / "rounds.jsonl").read_text().splitlines()])
+    report(recorded_run(arguments, "--fraction", str(arguments.fraction), "--diagnostics"))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ def test_every_class_of_mutated_input_is_refused_or_harmless(monkeypatch):
     spec = importlib.util.spec_from_file_location("mutated_inputs", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "mutated_inputs", module)
+    monkeypatch.syspath_prepend(SCRIPT.parent)  # as Python does for a script
     spec.loader.exec_module(module)
     counts, faults = module.run(len(module.MUTATIONS), seed=1)
     assert faults == [] and sum(counts.values()) == len(module.MUTATIONS) >= 20

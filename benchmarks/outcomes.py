@@ -1,0 +1,28 @@
+"""The command line of benchmarks that feed damaged input to the package and count what happens."""
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from typing import NoReturn
+
+Counts = Counter[tuple[str, str]]
+"""By kind of input and outcome."""
+
+
+def too_long(number: int, frame: object) -> NoReturn:
+    """Handler of the alarm that ends a hang."""
+    raise TimeoutError
+
+
+def report(description: str | None, what: str, run: Callable[[int, int], tuple[Counts, list[str]]]) -> int:
+    """Run with the options of the command line, print counts and faults, and return the exit code."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    counts, faults = run(arguments.count, arguments.seed)
+    for (name, found), count in sorted(counts.items()):
+        print(f"{name:<40} {found:<10} {count:>5}")
+    print(f"{arguments.count} {what}, {len(faults)} faults")
+    print("\n".join(faults))
+    return 1 if faults else 0
