@@ -1,4 +1,4 @@
-"""NVFlare's own ModelQuantizer on the update of benchmarks/codecs.py, to compare codecs with.
+"""NVFlare's own ModelQuantizer on the update of benchmarks/codec_costs.py, to compare codecs with.
 
 It rounds the network itself, while a codec encodes its difference to a network that both ends have. It imports
 bitsandbytes even for float16. Its kinds blockwise8, float4 and normfloat4 also need a GPU; float16 and adaquant do not.

@@ -189,8 +189,8 @@ milliseconds are less reliable than ratios.
 
 Our mean checks every number and does not depend on the order in which sites answer, unlike a plain mean. It takes
 milliseconds per round. Other measurements have their own scripts in `benchmarks/`: the cost of federation
-(`federation_overhead.py`), codecs (`codecs.py`, `codec_rates.py`), the loss of FCL (`fcl_loss.py`), ten kills of a run
-(`ten_kills.py`), and faults of real processes (`fault_matrix.py`).
+(`federation_overhead.py`), codecs (`codec_costs.py`, `codec_rates.py`), the loss of FCL (`fcl_loss.py`), ten kills of
+a run (`ten_kills.py`), and faults of real processes (`fault_matrix.py`).
 """
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fclseg.federation.exchange import ROWS
-from fclseg.flare.jobs import add_codec, budget, client, defaults, files, server, with_filters
+from fclseg.flare.jobs import DEFAULTS, add_codec, budget, client, defaults, files, server, with_filters
 from fclseg.presets import PRESETS
 from fclseg.study.cells import FULL
 from fclseg.study.federated import finetuning_preset
@@ -63,8 +63,8 @@ def test_ptnu_is_fclopt_and_two_filters_and_dp_adds_a_task():
 @pytest.mark.parametrize("job", ["fclopt_dp", "fclopt_ptnu", "fcl"])
 def test_a_codec_can_be_added_to_any_job(job):
     for make in (server, client):
-        coded = make(ROWS[job], {"codec": "8bit"})
-        document = make(ROWS[job], {})
+        coded = make(ROWS[job], {**DEFAULTS, "codec": "8bit"})
+        document = make(ROWS[job], DEFAULTS)
         add_codec(document, coded)
         for kind in ("task_data_filters", "task_result_filters"):
             by_task = [{chain["tasks"][0]: chain["filters"] for chain in one[kind]} for one in (document, coded)]
@@ -74,9 +74,17 @@ def test_a_codec_can_be_added_to_any_job(job):
         assert json.dumps(document) == before
 
 
+@pytest.mark.parametrize(("job", "megabytes"), [("fcl", 33.8 + 6.3), ("fclopt_dp", 23.2 + 16.9)])
+def test_an_upload_of_the_papers_size_has_time_on_a_slow_link(job, megabytes):
+    """At 1 Mbit/s: the largest upload (networks and features, or a calibration) takes this long without overhead."""
+    seconds = client(ROWS[job], {**DEFAULTS, "preset": "paper"})["submit_task_result_timeout"]
+    assert megabytes * 8 < seconds < megabytes * 8 + 60
+    assert 30 < client(ROWS[job], DEFAULTS)["submit_task_result_timeout"] < 40  # small ones are repeated soon
+
+
 def test_filters_of_the_owner_come_before_the_codec():
     noise = {"path": "mine.Noise", "args": {}}
-    plain, coded = ({"codec": name} for name in ("plain", "tiny"))
+    plain, coded = ({**DEFAULTS, "codec": name} for name in ("plain", "tiny"))
     document = with_filters(client(ROWS["fclopt_dp"], plain), [noise])
     add_codec(document, client(ROWS["fclopt_dp"], coded))
     assert (

@@ -37,6 +37,9 @@ def test_kits_come_out_closed(poc, tmp_path):
         permissions = json.loads((local / "authorization.json.default").read_text())["permissions"]
         assert {role: rights["byoc"] for role, rights in permissions.items()} == dict.fromkeys(permissions, "none")
         assert {rights["shell_commands"] for rights in permissions.values()} == {"none"}
+        streaming = json.loads((local / "comm_config.json").read_text())
+        seconds_under_way = streaming["streaming_window_size"] * 8 / 0.6e6  # the slowest link of the kits
+        assert seconds_under_way < streaming["streaming_retry_wait"]
     for site in poc.SITES:
         assert "policy" in read_site_file(federation.kit(site) / LOCAL_FILE)
     store = json.loads((federation.kit(SERVER) / "local" / "resources.json.default").read_text())

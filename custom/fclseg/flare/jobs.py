@@ -8,12 +8,15 @@ that have a folder ``custom``, so the committed jobs have one, without code.
 
 import argparse
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fclseg.federation.codecs.presets import PLAIN
 from fclseg.federation.exchange import ROWS, Row
+from fclseg.federation.payload import component_arrays
+from fclseg.federation.states import array_bytes
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK
 from fclseg.methods.registry import method_class
 from fclseg.presets import Preset, get_preset
@@ -37,11 +40,12 @@ CLIENT_TIMES = {
     "notify_cp_retry_timeout": 300.0,
     "get_task_timeout": 30.0,
     "task_check_timeout": 15.0,
-    "submit_task_result_timeout": 30.0,
     "cell_wait_timeout": CELL_SECONDS,
 }
 """NVFlare's time-outs in seconds. Its own values (2 to 60) make a start fail on a busy machine. A single message can
 still be lost, so the time-outs for single messages are short enough to resend them soon."""
+SUBMIT_SECONDS, SLOWEST_LINK = 30.0, 1e6 / 8
+"""How long a site waits for the receipt of its result: this time, and that of its bytes at so many bytes per second."""
 
 
 def meta(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,6 +89,7 @@ def client(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "format_version": 2,
         **CLIENT_TIMES,
+        "submit_task_result_timeout": submit_seconds(row, settings),
         "executors": [
             {
                 "tasks": tasks,
@@ -98,6 +103,13 @@ def client(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
             {"id": "curves", "path": "fclseg.flare.curves.SiteCurves", "args": {}},
         ],
     }
+
+
+def submit_seconds(row: Row, settings: Mapping[str, Any]) -> float:
+    """The server sends its receipt after it has fetched the whole upload. Without one NVFlare repeats the upload."""
+    preset = get_preset(settings["preset"], **settings.get("changes", {}))
+    largest = sum(array_bytes(arrays) for arrays in component_arrays(row, preset).values())
+    return SUBMIT_SECONDS + math.ceil(largest / SLOWEST_LINK)
 
 
 def is_coded(row: Row, settings: Mapping[str, Any]) -> bool:

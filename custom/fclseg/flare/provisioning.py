@@ -41,6 +41,17 @@ PERMISSIONS = {
 """Permissions on the server and at every site. A lead submits jobs, checks their status, and downloads their results.
 The coordinator may stop any job, but cannot submit jobs or read results. Nobody may bring code."""
 
+STREAMING = {
+    "streaming_chunk_size": 256 * 1024,
+    "streaming_ack_interval": 512 * 1024,
+    "streaming_window_size": 4 * 1024 * 1024,
+    "streaming_retry_wait": 60.0,
+    "streaming_retry_timeout": 900.0,
+}
+"""NVFlare sends in parts, and sends a part again if no receipt comes. Its defaults (a receipt for every 16 MB, repeated
+after 5 s, given up after 60 s) fail on a slow line: at 2 Mbit/s, 16 MB take 64 s. With these values up to 4 MB are
+under way at any time, so that links from 0.6 Mbit/s work. This does not slow down fast links."""
+
 STREAMERS = ("site_log_streamer",)
 """Components of NVFlare's default kits that send a site's log files to the server."""
 
@@ -62,10 +73,12 @@ class HospitalKits(Builder):
             local = Path(ctx.get_local_dir(server))
             _rewrite(local / ProvFileName.RESOURCES_JSON_DEFAULT, self._server_resources)
             _authorize(local)
+            _set_streaming(local)
         for client in project.get_clients():
             local = Path(ctx.get_local_dir(client))
             _rewrite(local / ProvFileName.RESOURCES_JSON_DEFAULT, _site_resources)
             _authorize(local)
+            _set_streaming(local)
             (local / Path(LOCAL_FILE).name).write_text(SAMPLE, encoding="utf-8")
 
     def finalize(self, project: Project, ctx: ProvisionContext) -> None:
@@ -97,6 +110,11 @@ def _authorize(local: Path, permissions: Mapping[str, Any] = PERMISSIONS) -> Non
         document = {"format_version": "1.0", "permissions": permissions}
         path = local / ProvFileName.AUTHORIZATION_JSON_DEFAULT
         path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _set_streaming(local: Path) -> None:
+    if local.is_dir():
+        (local / ProvFileName.COMM_CONFIG).write_text(json.dumps(STREAMING, indent=2) + "\n", encoding="utf-8")
 
 
 def _close(participant: Participant, ctx: ProvisionContext) -> None:

@@ -1,6 +1,6 @@
 """Measures the cost of encoding and decoding an update of the paper's networks. Prints one line per codec.
 
-    python benchmarks/codecs.py [--codecs lossless 8bit tiny] [--quantizers float16 adaquant] [--batch 2] [--steps 47]
+    python benchmarks/codec_costs.py [--codecs lossless 8bit tiny] [--quantizers float16 adaquant] [--batch 2]
 
 The update is that of the online network and the predictor after a BYOL step on random images. The time is compared
 with a local epoch of ``steps`` such steps of the preset's batch; a step is timed with ``batch`` images per view and
