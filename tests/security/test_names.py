@@ -16,9 +16,10 @@ from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder, write_text
 from fclseg.finetune.run import FinetuneSpec, training_config
+from fclseg.flare.run_files import lock_path
 from fclseg.flare.run_folder import RunFolder
 from fclseg.flare.slots import slots_folder, training_slot
-from fclseg.locks import held
+from fclseg.locks import held, is_held
 from fclseg.study.report.pictures import without_name
 from fclseg.text import cell, printable
 
@@ -139,11 +140,14 @@ def test_two_runs_of_one_name_do_not_share_a_folder(tmp_path, monkeypatch):
         complaint = f"the run folder {tmp_path}/run is in use by process {other.pid}: wait for it to end"
         with pytest.raises(FCLSegError, match=complaint), RunFolder(tmp_path / "run").held():
             pass
+        assert is_held(lock_path(tmp_path / "run"))
     finally:
         other.kill()
         other.wait()
-    with RunFolder(tmp_path / "run").held():  # the operating system freed it
+    assert not is_held(lock_path(tmp_path / "run"))  # the operating system freed it
+    with RunFolder(tmp_path / "run").held():
         pass
+    assert not is_held(tmp_path / "absent" / "lock") and not (tmp_path / "absent").exists()
 
 
 def test_a_lock_is_waited_for(tmp_path):

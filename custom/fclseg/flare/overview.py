@@ -3,8 +3,6 @@
 Nothing is written, so this never disturbs a run.
 """
 
-import fcntl
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.errors import DataError, FCLSegError
 from fclseg.flare.run_files import CONFIG, FAILURE, RESULT, ROUNDS, lock_path
 from fclseg.flare.settings import RunSettings
+from fclseg.locks import is_held
 
 COMPLETE, FAILED, RUNNING, STOPPED, DAMAGED = "complete", "failed", "running", "stopped", "damaged"
 
@@ -121,24 +120,9 @@ def _rounds(settings: dict[str, Any]) -> int | None:
 def _state(path: Path, complete: bool, failed: bool) -> str:
     if complete:
         return COMPLETE
-    if _is_held(path):
+    if is_held(lock_path(path)):
         return RUNNING
     return FAILED if failed else STOPPED
-
-
-def _is_held(path: Path) -> bool:
-    """Whether a live process holds the run. Uses a shared lock, which never blocks the run itself."""
-    try:
-        descriptor = os.open(lock_path(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _site_line(name: str, records: list[dict[str, Any]]) -> SiteLine:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fclseg.errors import FCLSegError
-from fclseg.locks import POLL_SECONDS, try_lock
+from fclseg.locks import POLL_SECONDS, open_lock, try_lock
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def training_slot(threads: int) -> Iterator[None]:
     folder = slots_folder()
     slots = max(1, (os.cpu_count() or 1) // threads)
     names = [folder / f"{threads}-threads-{index}" for index in range(slots)]
-    files = [os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600) for name in names]
+    files = [open_lock(name) for name in names]
     try:
         while not any(try_lock(file) for file in files):
             time.sleep(POLL_SECONDS)
