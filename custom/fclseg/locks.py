@@ -5,6 +5,7 @@ therefore written behind the first byte, where others can read it.
 """
 
 import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from fclseg.errors import FCLSegError
+from fclseg.errors import PassingError
 from fclseg.files import private_folder
 
 POLL_SECONDS = 0.05
@@ -23,10 +24,10 @@ SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 @contextmanager
-def held(path: Path, what: str, seconds: float) -> Iterator[None]:
+def held(path: Path, what: str, seconds: float, purpose: str = "") -> Iterator[None]:
     """Hold the lock file ``path`` for the block. The operating system releases it when the process dies.
 
-    After ``seconds`` the wait ends with an error that names the process that holds ``what``.
+    After ``seconds`` the wait ends with an error that names the process that holds ``what``, its machine and purpose.
     """
     private_folder(path.parent)
     descriptor = open_lock(path)
@@ -34,13 +35,13 @@ def held(path: Path, what: str, seconds: float) -> Iterator[None]:
         deadline = time.monotonic() + seconds
         while not try_lock(descriptor):
             if time.monotonic() > deadline:
-                raise FCLSegError(
+                raise PassingError(
                     f"{what} is in use by {_holder(descriptor)}: wait for it to end, or end it, and try again"
                 )
             time.sleep(POLL_SECONDS)
         os.ftruncate(descriptor, HOLDER_AT)
         os.lseek(descriptor, HOLDER_AT, os.SEEK_SET)
-        os.write(descriptor, f"process {os.getpid()}".encode())
+        os.write(descriptor, holder_name(purpose).encode())
         yield
     finally:
         os.close(descriptor)
@@ -68,6 +69,12 @@ def is_held(path: Path) -> bool:
 def open_lock(path: Path) -> int:
     """Open or create a lock file that only this account can use."""
     return os.open(path, os.O_RDWR | os.O_CREAT | SAFELY, 0o600)
+
+
+def holder_name(purpose: str = "") -> str:
+    """What others read about this process while it holds a lock."""
+    since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    return f"process {os.getpid()} on {socket.gethostname()} since {since}" + (f" ({purpose})" if purpose else "")
 
 
 def try_lock(descriptor: int) -> bool:

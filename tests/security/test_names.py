@@ -2,6 +2,8 @@
 
 import csv
 import os
+import re
+import socket
 import stat
 import subprocess
 import sys
@@ -132,12 +134,14 @@ def test_two_runs_of_one_name_do_not_share_a_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("fclseg.flare.run_folder.LOCK_SECONDS", 0.3)
     code = (
         "import sys, time; from pathlib import Path; from fclseg.flare.run_folder import RunFolder\n"
-        "with RunFolder(Path(sys.argv[1])).held(): print('held', flush=True); time.sleep(60)"
+        "with RunFolder(Path(sys.argv[1])).held(purpose='job 7'): print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
     try:
         assert other.stdout.readline() == "held\n"
-        complaint = f"the run folder {tmp_path}/run is in use by process {other.pid}: wait for it to end"
+        since = r"since \d{4}-\d\d-\d\d \d\d:\d\d UTC"
+        holder = rf"process {other.pid} on {re.escape(socket.gethostname())} {since} \(job 7\)"
+        complaint = f"the run folder {tmp_path}/run is in use by {holder}: wait for it to end"
         with pytest.raises(FCLSegError, match=complaint), RunFolder(tmp_path / "run").held():
             pass
         assert is_held(lock_path(tmp_path / "run"))

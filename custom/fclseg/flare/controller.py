@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from fclseg.errors import FCLSegError
+from fclseg import __version__
+from fclseg.errors import FCLSegError, PassingError
 from fclseg.flare.attendance import Attendance
 from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
 from fclseg.flare.messages import NEEDS_WHOLE, REASON, Message
@@ -73,18 +75,19 @@ class RoundController(Controller):
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         try:
             folder = RunFolder(self.run_path(fl_ctx))
-            with folder.held():
+            with folder.held(purpose=f"job {fl_ctx.get_job_id()}"):
                 folder.clear_failure()
                 try:
                     self._run(folder, abort_signal, fl_ctx)
-                except FCLSegError as error:
-                    folder.fail(str(error))
+                except (FCLSegError, OSError) as error:
+                    with suppress(OSError):  # a full disk may be the reason
+                        folder.fail(_reason(error), passing=isinstance(error, (PassingError, OSError)))
                     raise
         except FCLSegError as error:
             self.system_panic(str(error), fl_ctx)
         except Exception as error:
             self.log_exception(fl_ctx, "the run failed")
-            self.system_panic(f"the run failed with {type(error).__name__}: {error}", fl_ctx)
+            self.system_panic(_reason(error), fl_ctx)
 
     def _run(self, folder: RunFolder, abort_signal: Signal, fl_ctx: FLContext) -> None:
         place = Place.of_server(fl_ctx)
@@ -105,6 +108,7 @@ class RoundController(Controller):
             self._attendance.fell_silent(site)
             self.log_warning(fl_ctx, f"{site} is not connected: the run continues without it")
         run = {"id": folder.config["id"], "settings": self._settings.to_dict(), "sites": sites, "shared": shared}
+        run["version"] = __version__
         loop = RunLoop(self._settings, folder, run, self._attendance, self._meter)
 
         def ask(task_name: str, messages: dict[str, Message], timeout: int, accept: Callable) -> dict[str, str]:
@@ -164,7 +168,7 @@ class RoundController(Controller):
         started = time.monotonic()
         while waiting := {site: task for site, task in tasks.items() if task.completion_status is None}:
             if abort_signal.triggered:
-                raise FCLSegError(
+                raise PassingError(
                     "the run was stopped before it was complete: run the same command again to continue it"
                 )
             late = time.monotonic() - started > pickup
@@ -172,6 +176,11 @@ class RoundController(Controller):
                 if (late and not task.client_tasks) or self._pulses.is_silent(site):
                     self.cancel_task(task, TaskCompletionStatus.TIMEOUT, fl_ctx)
             time.sleep(POLL_SECONDS)
+
+
+def _reason(error: Exception) -> str:
+    """One sentence for the log and the run's folder."""
+    return str(error) if isinstance(error, FCLSegError) else f"the run failed with {type(error).__name__}: {error}"
 
 
 def read_result(result: Shareable) -> Message:

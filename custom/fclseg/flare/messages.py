@@ -13,6 +13,7 @@ from typing import Any
 from nvflare.apis.dxo import DXO, DataKind, from_shareable
 from nvflare.apis.shareable import Shareable
 
+from fclseg import __version__
 from fclseg.errors import PublicError
 from fclseg.federation.distance import check_distance
 from fclseg.federation.exchange import DISTANCE
@@ -112,3 +113,14 @@ def check_message(message: Message, like: Mapping[str, Arrays], sender: str) -> 
         check_state(arrays, like[name], sender, name)
     for name, arrays in features:
         check_state(arrays, as_many_rows(like[name], arrays), sender, name)
+
+
+def check_version(server: object) -> None:
+    """Refuse the tasks of a server of another version: the same settings may mean something else there.
+
+    Servers of the first version do not say theirs.
+    """
+    if server is not None and server != __version__:
+        raise PublicError(
+            f"the server runs version {server!s:.20} of fclseg but this site {__version__}: install the same version"
+        )

@@ -52,6 +52,15 @@ STREAMING = {
 after 5 s, given up after 60 s) fail on a slow line: at 2 Mbit/s, 16 MB take 64 s. With these values up to 4 MB are
 under way at any time, so that links from 0.6 Mbit/s work. This does not slow down fast links."""
 
+PATIENCE_SECONDS = 10 * 365 * 86400.0
+"""How long a site's process waits for its connection. With NVFlare's 30 seconds, a site that starts while the server is
+down registers later but never gets a task: its command channel has given up by then."""
+
+KEEPER = {"id": "run_keeper", "path": "fclseg.flare.keeper.RunKeeper", "args": {}}
+"""Continues interrupted runs. A component of the server, which no job can name."""
+SCHEDULE = {"max_schedule_count": 1_000_000, "max_schedule_interval": 60.0}
+"""A job waits for its sites as long as it takes. NVFlare's scheduler would drop it after ten attempts."""
+
 STREAMERS = ("site_log_streamer",)
 """Components of NVFlare's default kits that send a site's log files to the server."""
 
@@ -79,6 +88,7 @@ class HospitalKits(Builder):
             _rewrite(local / ProvFileName.RESOURCES_JSON_DEFAULT, _site_resources)
             _authorize(local)
             _set_streaming(local)
+            _rewrite(Path(ctx.get_kit_dir(client)) / ProvFileName.FED_CLIENT_JSON, _patient)
             (local / Path(LOCAL_FILE).name).write_text(SAMPLE, encoding="utf-8")
 
     def finalize(self, project: Project, ctx: ProvisionContext) -> None:
@@ -88,16 +98,21 @@ class HospitalKits(Builder):
         os.chmod(ctx.get_workspace(), 0o700)  # contains the private key of the project itself
 
     def _server_resources(self, document: dict[str, Any]) -> dict[str, Any]:
+        components = {entry["id"]: entry for entry in document["components"]}
         if self._store:
             document["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = f"{self._store}/snapshots"
-            (manager,) = (entry for entry in document["components"] if entry["id"] == "job_manager")
-            manager["args"]["uri_root"] = f"{self._store}/jobs"
-        return document | resources(SERVER_CLASSES)
+            components["job_manager"]["args"]["uri_root"] = f"{self._store}/jobs"
+        components["job_scheduler"]["args"] |= SCHEDULE
+        return document | resources(SERVER_CLASSES) | {"components": [*document["components"], KEEPER]}
 
 
 def _site_resources(document: dict[str, Any]) -> dict[str, Any]:
     components = [entry for entry in document["components"] if entry["id"] not in STREAMERS]
     return document | resources(SITE_CLASSES) | {"components": components}
+
+
+def _patient(document: dict[str, Any]) -> dict[str, Any]:
+    return document | {"client": document["client"] | {"engine_create_timeout": PATIENCE_SECONDS}}
 
 
 def _rewrite(path: Path, change) -> None:

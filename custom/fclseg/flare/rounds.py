@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fclseg.anatomy.registry import ANATOMIES, get_anatomy
-from fclseg.errors import FCLSegError, PublicError
+from fclseg.errors import PassingError, PublicError
 from fclseg.federation.distance import check_distance, distance
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.flare.aggregator import Aggregator
@@ -171,7 +171,7 @@ class RunLoop:
         needed = max(1, self.settings.min_sites)
         if len(answered) < needed:
             reasons = "; ".join(f"{site}: {why}" for site, why in sorted(failures.items())) or "no site is present"
-            raise FCLSegError(f"round {number} has {len(answered)} valid answers but needs {needed} ({reasons})")
+            raise PassingError(f"round {number} has {len(answered)} valid answers but needs {needed} ({reasons})")
 
     def _message(self, site: str, components, others, estimate: float | None, number: int) -> Message:
         """The message to one site, encoded by the run's codec."""

@@ -54,17 +54,18 @@ class RunFolder:
         self._write({**config, "id": uuid.uuid4().hex, "version": __version__, "started": time.time()})
 
     @contextmanager
-    def held(self, by: str = SERVER) -> Iterator[None]:
+    def held(self, by: str = SERVER, purpose: str = "") -> Iterator[None]:
         """Lock the folder, so that two runs of the same name do not write to the same files.
 
         The command that starts a simulator and the server inside it each hold a lock under their own name.
         """
-        with held(lock_path(self.path, by), f"the run folder {self.path}", LOCK_SECONDS):
+        with held(lock_path(self.path, by), f"the run folder {self.path}", LOCK_SECONDS, purpose):
             yield
 
-    def fail(self, reason: str) -> None:
-        """Record why the run ended early, so that the command that started it can report the reason."""
-        write_text(self.path / FAILURE, json.dumps({"reason": reason}, indent=2) + "\n")
+    def fail(self, reason: str, passing: bool = False) -> None:
+        """Record why the run ended early, for the command that started it and for the server, which tries again if the
+        problem may be ``passing``."""
+        write_text(self.path / FAILURE, json.dumps({"reason": reason, "passing": passing}, indent=2) + "\n")
 
     @property
     def failure(self) -> str | None:

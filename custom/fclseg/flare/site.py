@@ -14,7 +14,7 @@ from fclseg.anatomy.registry import get_anatomy
 from fclseg.errors import DataError
 from fclseg.federation.exchange import ALWAYS
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
-from fclseg.flare.messages import Message
+from fclseg.flare.messages import Message, check_version
 from fclseg.flare.place import Place
 from fclseg.flare.settings import RunSettings
 from fclseg.presets import full_name, get_preset
@@ -40,6 +40,7 @@ class Site:
     def of(cls, place: Place, message: Message) -> Site:
         """The site in the run that a message belongs to."""
         run = message.meta["run"]
+        check_version(run.get("version"))
         if place.simulated:
             place = replace(place, shared=run["shared"])
         settings = RunSettings.read(run["settings"], {})  # with all checks, because the message comes from outside

@@ -1,0 +1,68 @@
+"""NVFlare's recipes over the same job generator: one description of a run for simulator, POC and hospitals.
+
+from nvflare.recipe import PocEnv, ProdEnv, SimEnv
+from fclseg.flare.recipe import PretrainRecipe
+
+recipe = PretrainRecipe("fclopt_dp", preset="demo", rounds=3)
+recipe.execute(SimEnv(num_clients=2, workspace_root="simulation"))          # on this machine, with a phantom
+recipe.execute(ProdEnv(startup_kit_location=KIT, username="lead@coordinator.org"))       # at the hospitals
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.job_def import ALL_SITES
+from nvflare.job_config.api import FedJob
+from nvflare.job_config.fed_job_config import FedJobConfig
+from nvflare.recipe.sim_env import SimEnv
+from nvflare.recipe.spec import ExecEnv, Recipe
+
+from fclseg.federation.exchange import Row, get_row
+from fclseg.files import write_text
+from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
+from fclseg.flare.jobs import budget, write_job
+from fclseg.flare.settings import RunSettings
+from fclseg.presets import get_preset
+
+
+class GeneratedConfig(FedJobConfig):
+    """Files from our generator. They contain configuration only, so hospitals need not allow foreign code."""
+
+    def __init__(self, row: Row, settings: dict[str, Any]):
+        super().__init__(row.job, settings.get("min_sites", 1))
+        self._row, self._settings = row, settings
+
+    def generate_job_config(self, job_root: str) -> None:
+        write_job(Path(job_root) / self.job_name, self._row, self._settings, simulator=False)
+
+
+class GeneratedJob(FedJob):
+    """A job that NVFlare's environments can export, simulate and submit."""
+
+    def __init__(self, row: Row, settings: dict[str, Any]):
+        super().__init__(name=row.job)
+        self.job = GeneratedConfig(row, settings)
+        self.clients = [ALL_SITES]
+
+    def _set_all_apps(self) -> None:
+        """There is nothing to collect: the generator writes all files."""
+
+
+class PretrainRecipe(Recipe):
+    """A run of one job. ``settings`` are those of a job: preset, rounds, seed, run, min_sites, codec, ..."""
+
+    def __init__(self, job: str, **settings: Any):
+        row = get_row(job)
+        chosen = {"preset": "demo"} | settings
+        own = budget(row, get_preset(chosen["preset"]))
+        if changes := {**own, **chosen.get("changes", {})}:
+            chosen["changes"] = changes
+        self.settings = RunSettings.read({"job": job, **chosen}, {})  # an invalid setting is refused here, not later
+        super().__init__(GeneratedJob(row, chosen))
+
+    def process_env(self, env: ExecEnv) -> None:
+        """A simulation gets the allow-list of classes that hospitals have."""
+        if isinstance(env, SimEnv):
+            allowed = json.dumps(resources(SERVER_CLASSES + SITE_CLASSES))
+            write_text(Path(env.workspace_root) / self.name / "local" / "resources.json", allowed)

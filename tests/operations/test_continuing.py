@@ -1,0 +1,76 @@
+"""The server continues interrupted runs by itself: when, which ones, and what it reads about them."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fclseg import __version__
+from fclseg.errors import PublicError
+from fclseg.federation.exchange import get_row
+from fclseg.flare.attempts import Attempts
+from fclseg.flare.jobs import write_job
+from fclseg.flare.messages import check_version
+from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.submitted import SubmittedRun, run_of_job
+
+
+def _app(folder: Path) -> bytes:
+    """A job's app as NVFlare's job store gives it to the server."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for path in folder.rglob("*.json"):
+            archive.write(path, str(path.relative_to(folder)))
+    return content.getvalue()
+
+
+def test_attempts_without_a_finished_round_wait_longer_and_end():
+    attempts = Attempts()
+    assert [attempts.pause("run", 3) for _ in range(7)] == [2, 10, 60, 300, 900, 900, 900]
+    assert attempts.pause("other", 3) == 2
+    assert attempts.pause("run", 4) == 2  # a round was finished
+    assert [attempts.pause("run", 4) for _ in range(24)][-2:] == [900, None]
+
+
+def test_the_run_of_a_job_is_found_by_its_settings(tmp_path):
+    write_job(tmp_path / "job", get_row("fclopt_dp"), {"preset": "demo", "run": "spring"}, simulator=False)
+    assert run_of_job(_app(tmp_path / "job" / "app"), tmp_path) == SubmittedRun(tmp_path / "runs" / "spring")
+    (tmp_path / "kit" / "local").mkdir(parents=True)
+    (tmp_path / "kit" / "local" / "fclseg.json").write_text(json.dumps({"runs": str(tmp_path / "elsewhere")}))
+    assert run_of_job(_app(tmp_path / "job" / "app"), tmp_path / "kit").folder == tmp_path / "elsewhere" / "spring"
+
+
+@pytest.mark.parametrize("content", [b"", b"PK not a zip", _app(Path(__file__).parent / "none")])
+def test_a_job_of_somebody_else_is_no_run(tmp_path, content):
+    assert run_of_job(content, tmp_path) is None
+
+
+def test_only_failures_that_may_pass_are_tried_again(tmp_path):
+    run, folder = SubmittedRun(tmp_path / "run"), RunFolder(tmp_path / "run")
+    assert (run.lasting_failure, run.complete, run.rounds, run.sites) == (False, False, 0, [])
+    folder.fail("the settings differ")
+    assert run.lasting_failure
+    folder.fail("a site is not connected", passing=True)
+    assert not run.lasting_failure
+    (tmp_path / "run" / "rounds.jsonl").write_text('{"round": 0}\n{"round": 1}\n{"rou')
+    (tmp_path / "run" / "config.json").write_text('{"sites": ["a", "b"]}')
+    assert (run.rounds, run.sites) == (2, ["a", "b"])
+
+
+def test_a_server_of_another_version_is_refused_with_both_versions():
+    check_version(__version__)
+    check_version(None)  # the first version did not say
+    with pytest.raises(PublicError, match=rf"version 9\.9\.9 of fclseg but this site {__version__}: install the same"):
+        check_version("9.9.9")
+
+
+def test_kits_keep_their_runs_and_wait_for_the_server(federation):
+    server = json.loads((federation.kit("localhost") / "local" / "resources.json.default").read_text())
+    components = {entry["id"]: entry for entry in server["components"]}
+    assert components["run_keeper"]["path"] == "fclseg.flare.keeper.RunKeeper"
+    assert components["job_scheduler"]["args"]["max_schedule_count"] >= 1_000_000
+    assert "fclseg.flare.keeper.RunKeeper" not in server["class_allow_list"]  # no job can name it
+    client = json.loads((federation.kit("site-1") / "startup" / "fed_client.json").read_text())
+    assert client["client"]["engine_create_timeout"] > 365 * 86400
