@@ -16,6 +16,7 @@ from nvflare.app_common.executors.learner_executor import LearnerExecutor
 from nvflare.app_common.logging.constants import is_log_streaming_allowed
 
 from fclseg.errors import PublicError
+from fclseg.flare.asked import asked
 from fclseg.flare.gate import Gate
 from fclseg.flare.heartbeat import Heart
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, REASON
@@ -44,7 +45,7 @@ class SiteExecutor(LearnerExecutor):
                 self.is_initialized = True
             self._heart.start(fl_ctx)
             site, message = self.learner.open(shareable, fl_ctx)
-            gate = Gate(site, task_name, message)
+            gate = Gate(site, task_name, message, asked(fl_ctx))
             gate.admit()
             work = self.learner.train if task_name == PRETRAIN_TASK else self.learner.distance
             return gate.release(work(shareable, fl_ctx, abort_signal)).to_shareable()

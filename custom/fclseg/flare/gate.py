@@ -22,7 +22,7 @@ from fclseg.flare.diagnostics import PREFIX
 from fclseg.flare.messages import CALIBRATES, Message
 from fclseg.flare.policy import PolicyError
 from fclseg.flare.site import Site
-from fclseg.privacy.settings import NETWORKS, PrivacySettings
+from fclseg.privacy.settings import NETWORKS, NO_PROTECTION, PrivacySettings
 
 
 @dataclass
@@ -32,6 +32,7 @@ class Gate:
     site: Site
     task_name: str
     task: Message
+    asked: PrivacySettings = NO_PROTECTION  # by the job's filters; its settings may ask for more
 
     def admit(self) -> None:
         """Refuse the task if the policy forbids the run. In a simulation there is no hospital to ask."""
@@ -67,7 +68,7 @@ class Gate:
     def release(self, answer: Message) -> Message:
         """The answer in the form that may leave. Raises if it may not."""
         answer = self._planned(answer)
-        wanted = self.site.settings.privacy
+        wanted = self.site.settings.privacy.stricter(self.asked)
         if self.site.place.simulated:
             self._protect(answer, wanted)
             return answer

@@ -50,6 +50,7 @@ class PrivacySettings:
 
 
 NAMES = tuple(one.name for one in fields(PrivacySettings))
+NO_PROTECTION = PrivacySettings()
 
 
 def check_privacy(values: Mapping[str, Any], whose: str) -> None:
