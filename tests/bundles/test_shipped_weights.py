@@ -10,7 +10,7 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import read_images
 from fclseg.data.phantom import write_phantom
 from fclseg.data.phantom_slices import SEED
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.finetune.inference.segment import REACH_MM, Segmenter
 from fclseg.finetune.weights import RECIPES
 from fclseg.networks.interface import widths
 from fclseg.networks.model_file import load_model
@@ -50,3 +50,18 @@ def test_they_segment_a_phantom_that_they_have_not_seen(anatomy, tmp_path):
         for value in np.unique(truth)[1:]
     ]
     assert np.mean(overlaps) > LEAST_DICE[anatomy]
+
+
+def test_cropping_leaves_the_labels_of_the_heart_as_they_were(tmp_path):
+    """Exactly, as long as the image shows what the network is shown: REACH_MM around the middle of the heart."""
+    write_phantom(tmp_path / "data", patients=1, seed=OTHER_SEED, frames=2)
+    volume = next(one for one in read_folder(tmp_path / "data") if one.label is not None)
+    voxels = next(read_images([volume]))[1]
+    segmenter = Segmenter(load_model(shipped_model("acdc_unet")))
+    whole = segmenter(voxels, volume)
+    reach = [round(REACH_MM / size) + 2 for size in volume.spacing[:2]]
+    box = tuple(slice(max(0, at - far), at + far + 1) for at, far in zip(whole.centre, reach, strict=True))
+    cropped = segmenter(voxels[box], volume)
+    assert voxels[box].size < 0.95 * voxels.size, "something was cropped"
+    assert tuple(at + part.start for at, part in zip(cropped.centre, box, strict=True)) == whole.centre
+    np.testing.assert_array_equal(cropped.labels, whole.labels[box])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from fclseg.anatomy.base import EjectionFraction
+from fclseg.anatomy.base import EjectionFraction, Wall
 from fclseg.anatomy.families.plain import from_labels
 from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
@@ -183,6 +183,29 @@ def test_padding_cropping_and_shifting_leave_the_labels_as_they_were():
     moved = np.roll(voxels, (27, -20), (0, 1))  # 40 and 30 mm
     found = np.roll(labels_of(moved), (-27, 20), (0, 1))
     assert 2 * ((found == 1) & (labels == 1)).sum() / (found.sum() + labels.sum()) > 0.99
+
+
+class Rings(nn.Module):
+    """A network that takes most of the wall for cavity: structure 1 in the middle, structure 2 around it."""
+
+    def forward(self, images):
+        x, y = torch.meshgrid(*(torch.arange(n) - (n - 1) / 2 for n in images.shape[2:]), indexing="ij")
+        radius = torch.hypot(x, y).expand(len(images), *x.shape)
+        return 40.0 * torch.stack([radius > 12, radius <= 9, (radius > 9) & (radius <= 12)], dim=1).float()
+
+
+@pytest.mark.parametrize("refined", [True, False])
+def test_a_cavity_is_reduced_to_its_blood_unless_predictions_are_not_refined(refined):
+    walled = from_labels({"structures": {"1": "LV", "2": "MYO"}}, "the test")
+    anatomy = replace(walled, measurements=(Wall("LV", "MYO"),), compact=True)
+    disc = bright_disc((64, 64, 3), (3.0, 3.0, 8.0), (96, 96), radius_mm=12)
+    voxels = (disc * 800 + 100 + np.random.default_rng(0).normal(scale=5, size=disc.shape)).astype(np.float32)
+    volume = Volume("p", None, None, Path("p.nii"), None, (3.0, 3.0, 8.0), anatomy)
+    labels = Segmenter(TrainedModel(Rings(), anatomy, 32, 3.0, "demo"), refined=refined)(
+        voxels, volume, (32, 32)
+    ).labels
+    ratio = (labels == 1).sum() / disc.sum()
+    assert ratio == pytest.approx(1, abs=0.1) if refined else ratio > 4
 
 
 def test_nothing_is_claimed_far_from_the_heart():

@@ -41,6 +41,7 @@ class EjectionFraction:
     structure: str
     plausible: Range = (0.0, 100.0)  # %
     plausible_ml: Range = (0.0, float("inf"))  # at end-diastole
+    caution: str = field(default="", repr=False)  # what measurements on held-out patients say about its accuracy
 
 
 @dataclass(frozen=True)

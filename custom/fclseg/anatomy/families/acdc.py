@@ -112,6 +112,9 @@ def _read_phases(scan: Scan, path: Path, needed: bool) -> dict[int, str]:
 
 _HEALTHY = "Petersen et al., J Cardiovasc Magn Reson 2017;19:18 (UK Biobank, healthy Caucasians aged 45 to 74)"
 
+_RV_CAUTION = "less reliable than the LV's: off by 10 points or more on average in held-out patients"
+"""docs/results.md, "Evaluation against inference"."""
+
 ANATOMY = Anatomy(
     name="acdc",
     title="short-axis cine MRI (ACDC)",
@@ -126,7 +129,7 @@ ANATOMY = Anatomy(
     measurements=(
         Mass("MYO", g_per_ml=1.05, plausible=(20, 400)),
         EjectionFraction("LV", plausible=(5, 85), plausible_ml=(15, 600)),
-        EjectionFraction("RV", plausible=(5, 85), plausible_ml=(15, 600)),
+        EjectionFraction("RV", plausible=(5, 85), plausible_ml=(15, 600), caution=_RV_CAUTION),
         Wall("LV", "MYO"),
     ),
     normals=(

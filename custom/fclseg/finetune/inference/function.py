@@ -42,6 +42,7 @@ class Value:
     number: float
     unit: str
     plausible: bool = True
+    caution: str = ""
 
     def __str__(self) -> str:
         text = f"{self.number:.{0 if self.unit == '%' else 1}f} {self.unit}"
@@ -119,8 +120,8 @@ def _function(end_diastole: Measurement, end_systole: Measurement, anatomy: Anat
             continue
         fits = volume_fits and one.plausible[0] <= fraction <= one.plausible[1]
         values += [
-            Value(f"{name} ejection fraction", fraction, "%", fits),
-            Value(f"{name} stroke volume", edv - esv, "ml", fits),
+            Value(f"{name} ejection fraction", fraction, "%", fits, one.caution),
+            Value(f"{name} stroke volume", edv - esv, "ml", fits, one.caution),
         ]
         values += _indexed(f"{name} end-diastolic volume", edv, "ml", volume_fits, body)
         if body.heart_rate is not None:

@@ -41,7 +41,7 @@ def find_heart(slices: torch.Tensor, windows: Windows, predict: Predict) -> Hear
         centre, sure = start, 0.0
         for _ in range(MOVES):
             before = centre
-            centre, sure = _move(few, centre, windows, predict)
+            centre, sure = move(few, centre, windows, predict)
             if centre == before or sure == 0:
                 break
         places.append((centre, sure))
@@ -57,7 +57,7 @@ def recentre(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Pr
     """Move the window to the centre of what is found in it until it stops moving."""
     for _ in range(LAST_MOVES):
         before = centre
-        centre, _ = _move(slices, centre, windows, predict)
+        centre, _ = move(slices, centre, windows, predict)
         if max(abs(new - old) for new, old in zip(centre, before, strict=True)) <= 1:
             break
     return centre
@@ -72,7 +72,7 @@ def _starts(shape: Sequence[int], windows: Windows) -> list[Centre]:
     return [(x, y) for x in axes[0] for y in axes[1]]
 
 
-def _move(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Predict) -> tuple[Centre, float]:
+def move(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Predict) -> tuple[Centre, float]:
     """The centre of the largest connected component in the window, and its mean probability."""
     probabilities = predict(windows.cut(slices, centre))
     sure, classes = probabilities.max(dim=1)

@@ -148,7 +148,8 @@ class Inference:
     def _tell(self, results: list[PatientResult]) -> None:
         for result in results:
             for value in result.values:
-                print(f"{printable(result.patient)}: {value.name} {value}")
+                caution = f" ({value.caution})" if value.caution else ""
+                print(f"{printable(result.patient)}: {value.name} {value}{caution}")
             for flag in result.flags:
                 print(f"{printable(result.patient)}: CHECK: {flag}")
         if self.segmenter.model.about:

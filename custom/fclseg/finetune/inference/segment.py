@@ -10,7 +10,8 @@ from monai.inferers import sliding_window_inference
 
 from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import Preprocessor, unpadded
-from fclseg.finetune.inference.locate import find_heart, recentre
+from fclseg.finetune.inference.blood import cavities_of_blood
+from fclseg.finetune.inference.locate import find_heart, move, recentre
 from fclseg.finetune.inference.refine import averaged, cleaned, keep_largest_piece
 from fclseg.finetune.inference.windows import Centre, Windows
 from fclseg.networks.model_file import TrainedModel
@@ -18,6 +19,12 @@ from fclseg.networks.model_file import TrainedModel
 SLICES_AT_ONCE = 16
 """Limits the memory for volumes with hundreds of slices."""
 SHIFT_PIXELS = 4
+MOST_MOVES = 10
+REACH_MM = 85.0
+"""What the network is shown of an image in each direction from the middle of the heart. Cropping an image outside of
+this changes nothing. Less would cost accuracy: for the 19 ACDC patients with odd numbers, single predictions (shipped
+weights, and a network fine-tuned on five patients) have a Dice of .811 and .805 for the whole window, .812 and .801 for
+85 mm, and .809 and .795 for 75 mm."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +45,11 @@ class Segmenter:
     outlines stay smooth on the finer grid. Only the largest connected component is kept.
 
     A compact organ is located first and then segmented in a window around it, as in training. Grey values are scaled on
-    that window, so neither padding nor cropping changes them. Other anatomies can be larger than a window, so the
-    network slides over the whole image.
+    what the window shows, so neither padding nor cropping changes them. Other anatomies can be larger than a window, so
+    the network slides over the whole image.
 
-    ``refined`` averages a compact organ's final prediction over rotated and scaled windows, and cleans it.
+    ``refined`` averages a compact organ's final prediction over rotated and scaled windows, cleans it, and reduces
+    cavities to their blood where they are mostly dark.
     """
 
     def __init__(
@@ -58,7 +66,7 @@ class Segmenter:
             return self._around_the_organ(voxels, volume, near)
         stack = _stack(self.prepare.scale(voxels, volume))
         chunks = [self._slide(chunk, volume.spacing) for chunk in stack.split(SLICES_AT_ONCE)]
-        return Segmentation(self._label_map(torch.cat(chunks)))
+        return Segmentation(np.moveaxis(self._label_map(torch.cat(chunks)), 0, -1))
 
     def _around_the_organ(self, voxels: np.ndarray, volume: Volume, near: Centre | None) -> Segmentation:
         """Segment the image without its padding, which must not change anything."""
@@ -82,25 +90,45 @@ class Segmenter:
                 return Segmentation(np.zeros(voxels.shape, np.uint8))
             near, agreement = heart.centre, heart.agreement
         near = recentre(whole, near, windows, self._probabilities)
-        local = _stack(self.prepare.scale(voxels, volume, windows.box(near, voxels.shape)))
-        centre = recentre(local, near, windows, self._probabilities)
-        labels = self._in_window(local, windows, centre, self.refined)
+        windows = replace(windows, reach_mm=REACH_MM)
+        local, centre = self._settle(voxels, volume, windows, near)
+        labels = np.moveaxis(self._in_window(local, windows, centre, self.refined), 0, -1)
         aside = tuple(round(centre[axis] + SHIFT_PIXELS * windows.pixel_mm / windows.spacing[axis]) for axis in (0, 1))
         asked_once = (self._in_window(local, windows, place, refined=False) for place in (centre, (aside[0], aside[1])))
         stability = overlap(*asked_once)
         return Segmentation(labels, centre, agreement, stability, _off_centre(centre, voxels.shape, volume.spacing))
 
+    def _settle(
+        self, voxels: np.ndarray, volume: Volume, windows: Windows, centre: Centre
+    ) -> tuple[torch.Tensor, Centre]:
+        """Move a window until it comes back to where it was, always with the grey values of its own surroundings.
+
+        The place does not depend on where the search started. If the window goes round in a circle, the first place of
+        the circle in the order of the axes is taken.
+        """
+        seen: list[Centre] = []
+        while centre not in seen and len(seen) < MOST_MOVES:
+            seen.append(centre)
+            centre, _ = move(self._near(voxels, volume, windows, centre), centre, windows, self._probabilities)
+        centre = min(seen[seen.index(centre) :]) if centre in seen else centre
+        return self._near(voxels, volume, windows, centre), centre
+
+    def _near(self, voxels: np.ndarray, volume: Volume, windows: Windows, centre: Centre) -> torch.Tensor:
+        """Slices whose grey values are scaled on what a window shows."""
+        return _stack(self.prepare.scale(voxels, volume, windows.box(centre, voxels.shape)))
+
     def _in_window(self, slices: torch.Tensor, windows: Windows, centre: Centre, refined: bool) -> np.ndarray:
         predict = averaged(self._probabilities) if refined else self._probabilities
         probabilities = predict(windows.cut(slices, centre))
-        return self._label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
+        labels = self._label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
+        return cavities_of_blood(labels, slices.numpy(), self.model.anatomy) if refined else labels
 
     def _label_map(self, classes: torch.Tensor) -> np.ndarray:
-        """Classes [S, X, Y] -> [X, Y, S], as the anatomy allows them."""
+        """Classes [S, X, Y] as the anatomy allows them."""
         labels = classes.numpy().astype(np.uint8)
         anatomy = self.model.anatomy
         whole = self.refined or not anatomy.one_organ
-        return np.moveaxis(cleaned(labels, anatomy) if whole else keep_largest_piece(labels), 0, -1)
+        return cleaned(labels, anatomy) if whole else keep_largest_piece(labels)
 
     def _probabilities(self, images: torch.Tensor) -> torch.Tensor:
         return torch.cat(

@@ -4,6 +4,7 @@ A window is centred on a voxel. What it shows therefore depends only on the surr
 of the image or the position of the heart in it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,19 +20,22 @@ class Windows:
     size: int  # pixels
     pixel_mm: float
     spacing: Sequence[float]  # voxel size of the slices, mm
+    reach_mm: float = math.inf  # how far a window shows the image; farther out, its border is repeated
 
     @property
     def side_mm(self) -> float:
         return self.size * self.pixel_mm
 
     def cut(self, slices: torch.Tensor, centre: Centre) -> torch.Tensor:
-        """Slices [n, X, Y] -> windows [n, 1, size, size]. Outside the image, its border is repeated.
+        """Slices [n, X, Y] -> windows [n, 1, size, size]. Outside the image or its reach, the border is repeated.
 
         Networks hardly ever see a black edge in training, and cropping an image should not change its labels.
         """
         pixels = (torch.arange(self.size) - (self.size - 1) / 2) * self.pixel_mm
-        places = [centre[axis] + pixels / self.spacing[axis] for axis in (0, 1)]
-        places = [_relative(at, n) for at, n in zip(places, slices.shape[1:], strict=True)]
+        places = []
+        for axis, shown in enumerate(self.box(centre, slices.shape[1:])):
+            place = (centre[axis] + pixels / self.spacing[axis]).clamp(shown.start, shown.stop - 1)
+            places.append(_relative(place, slices.shape[1 + axis]))
         return _sample(slices[:, None], places, "border")
 
     def paste(self, planes: torch.Tensor, centre: Centre, shape: Sequence[int]) -> torch.Tensor:
@@ -52,7 +56,7 @@ class Windows:
 
     def box(self, centre: Centre, shape: Sequence[int]) -> tuple[slice, slice]:
         """The part of the image that the window shows."""
-        half = [self.side_mm / 2 / self.spacing[axis] for axis in (0, 1)]
+        half = [min(self.side_mm / 2, self.reach_mm) / self.spacing[axis] for axis in (0, 1)]
         x, y = (
             slice(max(0, round(centre[axis] - half[axis])), min(shape[axis], round(centre[axis] + half[axis]) + 1))
             for axis in (0, 1)
