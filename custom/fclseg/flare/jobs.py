@@ -18,6 +18,7 @@ from fclseg.federation.exchange import ROWS, Row
 from fclseg.federation.payload import component_arrays
 from fclseg.federation.states import array_bytes
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK
+from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import method_class
 from fclseg.presets import Preset, get_preset
 
@@ -107,7 +108,7 @@ def client(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def submit_seconds(row: Row, settings: Mapping[str, Any]) -> float:
     """The server sends its receipt after it has fetched the whole upload. Without one NVFlare repeats the upload."""
-    preset = get_preset(settings["preset"], **settings.get("changes", {}))
+    preset = RunSettings.read({**settings, "job": row.job}, {}).build_preset()
     largest = sum(array_bytes(arrays) for arrays in component_arrays(row, preset).values())
     return SUBMIT_SECONDS + math.ceil(largest / SLOWEST_LINK)
 
