@@ -121,7 +121,7 @@ def _function(end_diastole: Measurement, end_systole: Measurement, anatomy: Anat
         fits = volume_fits and one.plausible[0] <= fraction <= one.plausible[1]
         values += [
             Value(f"{name} ejection fraction", fraction, "%", fits, one.caution),
-            Value(f"{name} stroke volume", edv - esv, "ml", fits, one.caution),
+            Value(f"{name} stroke volume", edv - esv, "ml", fits),
         ]
         values += _indexed(f"{name} end-diastolic volume", edv, "ml", volume_fits, body)
         if body.heart_rate is not None:
