@@ -35,6 +35,8 @@ ROUNDS = 5
 LIMIT = 420
 RESTART_SECONDS = 5
 DISK = "64m"
+CHANGES = ["networks.channels", "images.size", "images.pixel_scale", "pretraining.batch_size"]
+"""Settings that the soak test changes, and that the sites' policies allow."""
 NAMES = {"parent": ("server_train", "client_train"), "job": ("runner_process", "worker_process")}
 
 
@@ -70,7 +72,8 @@ class FaultBench:
             link.start(server["fed_learn_port"])
             write_phantom(self.out / "data" / site, patients=2, frames=2, seed=number)
             folders = {"data": self.out / "data" / site, "cache": self.out / "cache" / site, "runs": self.disk(site)}
-            federation.configure(site, **{name: str(folder) for name, folder in folders.items()})
+            settings = {name: str(folder) for name, folder in folders.items()}
+            federation.configure(site, **settings, policy={"changes": CHANGES})
         (federation.kit(SERVER) / LOCAL_FILE).write_text(json.dumps({"runs": str(self.disk(SERVER))}))
         (self.out / "tmp").mkdir(exist_ok=True)
         federation.environment["TMPDIR"] = str(self.out / "tmp")  # not to wait for other trainings on this machine
@@ -135,12 +138,12 @@ class FaultBench:
                 one.send_signal(number)
         return struck
 
-    def submit(self, run: str, min_sites: int = 1, **settings: object) -> str:
-        job = self.out / "job" / run
-        shutil.rmtree(job, ignore_errors=True)
+    def submit(self, run: str, min_sites: int = 1, job: str = "fclopt_dp", **settings: object) -> str:
+        folder = self.out / "job" / run
+        shutil.rmtree(folder, ignore_errors=True)
         values = {"preset": "demo", "rounds": ROUNDS, "run": run, "min_sites": min_sites, "outliers": "off", **settings}
-        write_job(job, get_row("fclopt_dp"), values, simulator=False)
-        return self.federation.submit(job)
+        write_job(folder, get_row(job), values, simulator=False)
+        return self.federation.submit(folder)
 
     def folder(self, run: str) -> Path:
         return self.disk(SERVER) / run

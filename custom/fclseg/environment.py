@@ -13,3 +13,6 @@ TRAINING_ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": _KEEP_BYTES,
     "MALLOC_MMAP_THRESHOLD_": _KEEP_BYTES,
 }
+
+COMMAND = "FCLSEG_COMMAND"
+"""The command that started a run. It is recorded in the run's folder."""

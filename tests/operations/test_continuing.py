@@ -74,3 +74,4 @@ def test_kits_keep_their_runs_and_wait_for_the_server(federation):
     assert "fclseg.flare.keeper.RunKeeper" not in server["class_allow_list"]  # no job can name it
     client = json.loads((federation.kit("site-1") / "startup" / "fed_client.json").read_text())
     assert client["client"]["engine_create_timeout"] > 365 * 86400
+    assert client["client"]["communication_timeout"] == 30

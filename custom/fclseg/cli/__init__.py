@@ -3,11 +3,13 @@
 import argparse
 import importlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
 
 from fclseg import __version__
+from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
@@ -45,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Bad input gives a one-sentence error and exit code 1, never a traceback."""
     arguments = build_parser().parse_args(argv)
+    os.environ[COMMAND] = shlex.join(["fclseg", *(sys.argv[1:] if argv is None else argv)])
     # SIGTERM is handled like Ctrl-C, so that the processes we started do not outlive this command.
     mask = os.umask(0o077)  # runs, caches and tables contain images and names: only this account may read them
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -10,18 +10,25 @@ from fclseg.text import printable
 def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "runs",
-        help="list all runs: state, job, rounds, sites, bytes, version and result",
-        description="List all runs below a folder, including those of studies, newest first.",
-        epilog="example:\n  fclseg runs\n  fclseg runs demo_output",
+        help="list all runs: state, job, rounds, sites, bytes, date, version, result and command",
+        description="List all runs below a folder, including those of studies, newest first. With --kit, list the runs "
+        "that were submitted with a lead's kit, as the server knows them.",
+        epilog="example:\n  fclseg runs\n  fclseg runs demo_output\n  fclseg runs --kit lead@coordinator.org",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="folder to search (default runs)")
+    parser.add_argument("--kit", type=Path, metavar="DIR", help="for the lead: ask the server, with this startup kit")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from fclseg.flare.lead import describe_submitted
     from fclseg.flare.overview import describe_run, find_runs
 
+    if arguments.kit is not None:
+        for line in list(describe_submitted(arguments.kit)) or [f"no run was submitted with {arguments.kit}"]:
+            print(printable(line))
+        return 0
     if not arguments.folder.is_dir():
         raise FCLSegError(f"there is no folder {arguments.folder}: give the folder that contains the runs")
     lines = [describe_run(found) for found in find_runs(arguments.folder)]

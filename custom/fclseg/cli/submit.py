@@ -1,10 +1,12 @@
 """``fclseg submit``: for the lead. Makes a job for real sites and submits it to the server."""
 
 import argparse
+import os
 import tempfile
 from pathlib import Path
 
 from fclseg.cli.options import positive, preset_change
+from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError
 
 
@@ -12,8 +14,8 @@ def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "submit",
         help="for the lead: run a job at the connected hospitals",
-        description="Make a job for real sites and submit it. Run the same command again to continue an "
-        "interrupted run: the run is found by its name.",
+        description="Make a job for real sites and submit it. The server continues an interrupted run by itself. If it "
+        "has given up, the same command continues the run, which is found by its name.",
         epilog="example:\n  fclseg submit fclopt_dp --kit lead@coordinator.org --preset paper --min-sites 8",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -40,6 +42,7 @@ def register(subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from fclseg.federation.exchange import get_row
     from fclseg.flare.jobs import budget, write_job
+    from fclseg.flare.lead import add_command, remember_job
     from fclseg.flare.project import submit_job
     from fclseg.flare.settings import RunSettings
     from fclseg.presets import full_name, get_preset
@@ -63,7 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
     checked = RunSettings.read({"job": row.job, **settings}, {})
     with tempfile.TemporaryDirectory() as folder:
         write_job(Path(folder) / row.job, row, settings, simulator=False)
+        add_command(Path(folder) / row.job, os.environ[COMMAND])
         job_id = submit_job(Path(folder) / row.job, arguments.kit.absolute())
+    remember_job(arguments.kit, checked.run, job_id)
     print(f"run {checked.run} was submitted as job {job_id}")
-    print(f"when it has ended: nvflare job download {job_id} --startup-kit {arguments.kit}")
+    print(f"its state: fclseg runs --kit {arguments.kit}")
     return 0

@@ -11,13 +11,15 @@ from typing import Any
 from nvflare.apis.client import Client
 from nvflare.apis.controller_spec import Task, TaskCompletionStatus
 from nvflare.apis.event_type import EventType
-from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
+from nvflare.apis.job_def import JobMetaKey
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from fclseg import __version__
+from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError, PassingError
 from fclseg.flare.attendance import Attendance
 from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
@@ -28,8 +30,10 @@ from fclseg.flare.rounds import RunLoop
 from fclseg.flare.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings, start_over
 from fclseg.flare.simulation import shared_places
+from fclseg.flare.stream_timers import share_stream_timers
 
 POLL_SECONDS = 0.05
+share_stream_timers()
 
 
 class RoundController(Controller):
@@ -101,7 +105,7 @@ class RoundController(Controller):
         config |= {name: shared.get(name) for name in ("data", "splits")}
         if place.simulated:  # the number of sites determines how patients are split across them, so it must not change
             config["sites"] = present
-        folder.open(config, fresh=start_over())
+        folder.open(config, fresh=start_over(), command=_command(fl_ctx))
         sites = folder.admit(present)
         self._attendance = Attendance(sites, self._settings.fraction, self._settings.seed)
         for site in sorted(set(sites) - set(present)):
@@ -176,6 +180,12 @@ class RoundController(Controller):
                 if (late and not task.client_tasks) or self._pulses.is_silent(site):
                     self.cancel_task(task, TaskCompletionStatus.TIMEOUT, fl_ctx)
             time.sleep(POLL_SECONDS)
+
+
+def _command(fl_ctx: FLContext) -> str:
+    """The command that submitted the job or started the simulator, if it was one of ours."""
+    props = (fl_ctx.get_prop(FLContextKey.JOB_META) or {}).get(JobMetaKey.CUSTOM_PROPS.value) or {}
+    return str(props.get(COMMAND) or os.environ.get(COMMAND, ""))
 
 
 def _reason(error: Exception) -> str:

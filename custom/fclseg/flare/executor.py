@@ -22,6 +22,9 @@ from fclseg.flare.heartbeat import Heart
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, REASON
 from fclseg.flare.place import Place
 from fclseg.flare.problems import note_problem, public_sentence
+from fclseg.flare.stream_timers import share_stream_timers
+
+share_stream_timers()
 
 
 class SiteExecutor(LearnerExecutor):

@@ -23,10 +23,10 @@ from nvflare.private.fed.server.job_cmds import CLONED_META_KEYS
 
 from fclseg.flare.attempts import Attempts
 from fclseg.flare.heartbeat import SILENT_SECONDS
+from fclseg.flare.overview import facts, read_run
+from fclseg.flare.run_files import CONFIG, CONTINUED_AS, FACTS
 from fclseg.flare.submitted import SubmittedRun, run_of_job
 
-CONTINUED_AS = "fclseg_continued_as"
-"""Entry of a job's meta data: the job that continues its run."""
 OUTCOME_SECONDS = 60.0
 """How long NVFlare waits for the last word of a dead site after the job has ended."""
 KEPT = (*CLONED_META_KEYS, JobMetaKey.CUSTOM_PROPS.value, JobMetaKey.SUBMITTER_NAME.value)
@@ -53,6 +53,7 @@ class RunKeeper(FLComponent):
         self._waiting: dict[str, Waiting] = {}  # by job id
         self._stopped: set[str] = set()  # jobs that the keeper has stopped in order to continue them
         self._joining: dict[str, int] = {}  # by job id: finished rounds when a new site came
+        self._told: dict[str, int] = {}  # by job id: finished rounds in the facts that were last stored
         self._heard: dict[str, float] = {}  # by site
         self._restarted: dict[tuple[str, Path], int] = {}  # by site and run: finished rounds when it last restarted
         self._engine: Any = None
@@ -96,6 +97,7 @@ class RunKeeper(FLComponent):
                         handlers[event](subject, fl_ctx)
                     self._continue_runs(fl_ctx)
                     self._admit_sites(fl_ctx)
+                    self._tell_rounds(fl_ctx)
                 except Exception:  # one damaged run must not keep the others from being continued
                     self.log_exception(fl_ctx, "the keeper of runs failed")
 
@@ -113,6 +115,8 @@ class RunKeeper(FLComponent):
         job = self._manager.get_job(job_id, fl_ctx)
         run = job and self._run(job, fl_ctx)
         self._joining.pop(job_id, None)
+        if run:
+            self._tell(job_id, run, fl_ctx)
         if not run or job_id in self._waiting or job.meta.get(CONTINUED_AS):
             return
         aborted = job.meta.get(JobMetaKey.STATUS.value) == RunStatus.FINISHED_ABORTED.value
@@ -171,6 +175,19 @@ class RunKeeper(FLComponent):
             run = self._runs.get(job_id)
             if run and run.rounds > rounds and not run.complete:
                 self._stop(job_id, "a site joins", fl_ctx)
+
+    def _tell_rounds(self, fl_ctx: FLContext) -> None:
+        for job_id in list(self._engine.run_processes):
+            job = None if job_id in self._runs else self._manager.get_job(job_id, fl_ctx)
+            run = self._run(job, fl_ctx) if job else self._runs.get(job_id)
+            if run and run.rounds != self._told.get(job_id):
+                self._tell(job_id, run, fl_ctx)
+
+    def _tell(self, job_id: str, run: SubmittedRun, fl_ctx: FLContext) -> None:
+        """Store the run's facts with the job, where its submitter may read them."""
+        self._told[job_id] = run.rounds
+        if (run.folder / CONFIG).exists():
+            self._manager.update_meta(job_id, {FACTS: facts(read_run(run.folder))}, fl_ctx)
 
     def _stop(self, job_id: str, why: str, fl_ctx: FLContext) -> None:
         self._joining.pop(job_id, None)

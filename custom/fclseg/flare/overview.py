@@ -4,7 +4,7 @@ Nothing is written, so this never disturbs a run.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class RunOverview:
     records: list[dict[str, Any]] = field(default_factory=list)
     sites: list[SiteLine] = field(default_factory=list)
     result: Path | None = None
+    command: str = ""
 
     @property
     def name(self) -> str:
@@ -107,6 +108,7 @@ def _read_run(path: Path) -> RunOverview:
         records=records,
         sites=[_site_line(name, records) for name in config.get("sites", [])],
         result=path / next(iter(encoders.values())) if encoders else None,
+        command=str(config.get("command", "")),
     )
 
 
@@ -145,14 +147,40 @@ def age(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def facts(run: RunOverview) -> dict[str, Any]:
+    """What everybody may know about a run, as the server stores it with the job for the lead."""
+    return {
+        "run": run.name,
+        "state": run.state,
+        "reason": run.reason,
+        "job": run.job,
+        "preset": run.preset,
+        "started": run.started,
+        "seen": run.seen,
+        "version": run.version,
+        "command": run.command,
+        "round": len(run.records),
+        "rounds": run.rounds,
+        "loss": run.records[-1]["loss"] if run.records else None,
+        "sites": [site.name for site in run.sites],
+        "bytes": run.bytes,
+        "result": str(run.result) if run.result else "",
+    }
+
+
 def describe_run(run: RunOverview, now: float | None = None) -> str:
-    """One line: name, state, job, rounds, sites, megabytes, age, version, and where the result is."""
-    rounds = f"{len(run.records)}/{run.rounds}" if run.rounds else str(len(run.records))
-    loss = f"  loss {run.records[-1]['loss']:.4f}" if run.records else ""
-    since = age((now or time.time()) - run.seen)
-    ended = f"  {run.result}" if run.result else f"  {run.reason}" if run.reason else ""
-    version = f"  version {run.version}" if run.version else ""
-    return (
-        f"{run.name}  {run.state}  {run.job} {run.preset}  round {rounds}{loss}  {len(run.sites)} sites  "
-        f"{run.bytes / 1e6:.1f} MB  {since} ago{version}{ended}"
-    )
+    return describe_facts(facts(run), now)
+
+
+def describe_facts(known: Mapping[str, Any], now: float | None = None) -> str:
+    """One line: name, state, job, rounds, sites, megabytes, date, age, version, result or reason, and the command."""
+    rounds = f"{known['round']}/{known['rounds']}" if known["rounds"] else str(known["round"])
+    parts = [known["run"], known["state"], f"{known['job']} {known['preset']}", f"round {rounds}"]
+    parts += [f"loss {known['loss']:.4f}"] if known["loss"] is not None else []
+    parts += [f"{len(known['sites'])} sites", f"{known['bytes'] / 1e6:.1f} MB"]
+    parts += [f"started {time.strftime('%Y-%m-%d %H:%M', time.localtime(known['started']))}"]
+    parts += [f"{age((now or time.time()) - known['seen'])} ago"]
+    parts += [f"version {known['version']}"] if known["version"] else []
+    parts += [known["result"] or known["reason"]] if known["result"] or known["reason"] else []
+    parts += [f"$ {known['command']}"] if known["command"] else []
+    return "  ".join(parts)

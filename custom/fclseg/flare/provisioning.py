@@ -52,9 +52,11 @@ STREAMING = {
 after 5 s, given up after 60 s) fail on a slow line: at 2 Mbit/s, 16 MB take 64 s. With these values up to 4 MB are
 under way at any time, so that links from 0.6 Mbit/s work. This does not slow down fast links."""
 
-PATIENCE_SECONDS = 10 * 365 * 86400.0
-"""How long a site's process waits for its connection. With NVFlare's 30 seconds, a site that starts while the server is
-down registers later but never gets a task: its command channel has given up by then."""
+CONNECTION = {"engine_create_timeout": 10 * 365 * 86400.0, "communication_timeout": 30.0}
+"""Seconds that a site's process waits for its own connection, and for the first byte of an answer. NVFlare's 30 for the
+first are too few: a site that starts while the server is down registers later but never gets a task, as its command
+channel has given up by then. NVFlare's 300 for the second are too many: if the network is cut for a moment while the
+server answers a request for work, the site waits that long for the lost answer."""
 
 KEEPER = {"id": "run_keeper", "path": "fclseg.flare.keeper.RunKeeper", "args": {}}
 """Continues interrupted runs. A component of the server, which no job can name."""
@@ -112,7 +114,7 @@ def _site_resources(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _patient(document: dict[str, Any]) -> dict[str, Any]:
-    return document | {"client": document["client"] | {"engine_create_timeout": PATIENCE_SECONDS}}
+    return document | {"client": document["client"] | CONNECTION}
 
 
 def _rewrite(path: Path, change) -> None:

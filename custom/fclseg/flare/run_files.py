@@ -8,6 +8,8 @@ RESULT = "result.json"
 FAILURE = "failure.json"
 """Why the last attempt ended early; ``fclseg pretrain`` reads it."""
 SERVER = "server"
+CONTINUED_AS, FACTS = "fclseg_continued_as", "fclseg_run"
+"""Entries of a job's meta data on the server: the job that continues its run, and the run's facts for the lead."""
 
 
 def lock_path(run: Path, by: str = SERVER) -> Path:

@@ -43,7 +43,7 @@ class RunFolder:
         self.path = path
         self.config: dict[str, Any] = {}
 
-    def open(self, config: dict[str, Any], fresh: bool) -> None:
+    def open(self, config: dict[str, Any], fresh: bool, command: str = "") -> None:
         """Create the folder, or check that it belongs to a run with the same configuration."""
         file = self.path / CONFIG
         if fresh:
@@ -51,7 +51,8 @@ class RunFolder:
         if file.exists():
             self.check(config)
             return
-        self._write({**config, "id": uuid.uuid4().hex, "version": __version__, "started": time.time()})
+        made = {"id": uuid.uuid4().hex, "version": __version__, "started": time.time(), "command": command}
+        self._write({**config, **made})
 
     @contextmanager
     def held(self, by: str = SERVER, purpose: str = "") -> Iterator[None]:
