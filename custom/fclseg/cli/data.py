@@ -63,6 +63,12 @@ def _register_phantom(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--patients", type=int, default=10, metavar="N", help="number of patients (default 10)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the images (default 0)")
     parser.add_argument("--sites", type=int, default=1, metavar="K", help="number of different scanners (default 1)")
+    parser.add_argument(
+        "--family",
+        default="seen",
+        choices=("seen", "unseen"),
+        help="hearts and scanners like those that the shipped networks were trained on, or others (default seen)",
+    )
 
 
 def _register_check(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +124,9 @@ def phantom(arguments: argparse.Namespace) -> int:
     from fclseg.anatomy.folders import read_folder
     from fclseg.data.phantom import scanner_of, write_phantom
 
-    paths = write_phantom(arguments.out, arguments.anatomy, arguments.patients, arguments.seed, sites=arguments.sites)
+    paths = write_phantom(
+        arguments.out, arguments.anatomy, arguments.patients, arguments.seed, arguments.sites, family=arguments.family
+    )
     print(f"{arguments.out}: {len(paths)} phantom patients, stored like {arguments.anatomy}")
     if arguments.sites > 1:
         volumes = read_folder(arguments.out, arguments.anatomy)

@@ -14,6 +14,7 @@ import nibabel as nib
 import numpy as np
 
 from fclseg.data.phantom_body import Contrast, Plane, paint_heart, thorax
+from fclseg.data.phantom_family import FAMILIES, SEEN, Family, get_family
 from fclseg.data.phantom_heart import LV, MYO, RV, Heart, beat, contraction
 from fclseg.data.phantom_scanner import Scanner, acquire
 from fclseg.errors import DataError
@@ -37,12 +38,19 @@ class Acquisition:
 
 
 def write_phantom(
-    out: str | Path, anatomy: str = "acdc", patients: int = 10, seed: int = 0, sites: int = 1, frames: int = FRAMES
+    out: str | Path,
+    anatomy: str = "acdc",
+    patients: int = 10,
+    seed: int = 0,
+    sites: int = 1,
+    frames: int = FRAMES,
+    family: str = SEEN,
 ) -> list[Path]:
     """Write a data set into the folder ``out`` and return one path per patient (ACDC folder or HVSMR image).
 
     Patients are assigned to ``sites`` scanners in turn (see ``scanner_of``). ``frames`` is the length of the heart
-    cycle in ACDC's layout; HVSMR has only one phase. The folder appears complete or not at all.
+    cycle in ACDC's layout; HVSMR has only one phase. ``family`` decides which hearts and scanners there are
+    (``phantom_family.py``). The folder appears complete or not at all.
     """
     out = Path(out)
     if anatomy not in WRITERS:
@@ -54,7 +62,7 @@ def write_phantom(
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise DataError(f"{out} exists and is not an empty folder: choose another folder or empty it")
-        return _write_atomically(out, WRITERS[anatomy], patients, seed, sites, frames)
+        return _write_atomically(out, WRITERS[anatomy], patients, seed, sites, frames, get_family(family))
     except OSError as error:
         raise DataError(f"the phantom cannot be written to {out} ({error.strerror}): choose another folder") from error
 
@@ -72,12 +80,12 @@ def phantom_sites(patients: int, sites: int) -> dict[str, list[str]]:
     }
 
 
-def draw_heart(seed: int, patient: int) -> Heart:
-    return Heart.draw(_rng(seed, "heart", patient))
+def draw_heart(seed: int, patient: int, family: Family = FAMILIES[SEEN]) -> Heart:
+    return Heart.draw(_rng(seed, "heart", patient), family.groups)
 
 
-def draw_scanner(seed: int, site: int) -> Scanner:
-    return Scanner.draw(_rng(seed, "scanner", site))
+def draw_scanner(seed: int, site: int, family: Family = FAMILIES[SEEN]) -> Scanner:
+    return Scanner.draw(_rng(seed, "scanner", site), family.protocol)
 
 
 def scan(
@@ -100,12 +108,22 @@ def _rng(seed: int, *keys: object) -> np.random.Generator:
     return np.random.default_rng(derive_seed(seed, "phantom", *keys))
 
 
-def _write_atomically(out: Path, writer: Callable, patients: int, seed: int, sites: int, frames: int) -> list[Path]:
+def _write_atomically(
+    out: Path, writer: Callable, patients: int, seed: int, sites: int, frames: int, family: Family
+) -> list[Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
         written = [
-            writer(building, i, seed, draw_scanner(seed, scanner_of(i, sites)), frames) for i in range(1, patients + 1)
+            writer(
+                building,
+                i,
+                draw_heart(seed, i, family),
+                draw_scanner(seed, scanner_of(i, sites), family),
+                _rng(seed, "scan", i),
+                frames,
+            )
+            for i in range(1, patients + 1)
         ]
         building.chmod(0o755)
         if out.exists():
@@ -117,8 +135,9 @@ def _write_atomically(out: Path, writer: Callable, patients: int, seed: int, sit
     return [out / path.relative_to(building) for path in written]
 
 
-def _write_acdc(root: Path, patient: int, seed: int, scanner: Scanner, frames: int) -> Path:
-    heart, rng = draw_heart(seed, patient), _rng(seed, "scan", patient)
+def _write_acdc(
+    root: Path, patient: int, heart: Heart, scanner: Scanner, rng: np.random.Generator, frames: int
+) -> Path:
     # The stack starts near the mitral valve and ends near the apex, as an operator would place it.
     first = heart.length + rng.uniform(-1.8, 0.5) * scanner.slice_spacing
     last = rng.uniform(-1.6, 1.5) * heart.wall
@@ -146,9 +165,10 @@ def _write_acdc(root: Path, patient: int, seed: int, scanner: Scanner, frames: i
     return folder
 
 
-def _write_hvsmr(root: Path, patient: int, seed: int, scanner: Scanner, frames: int) -> Path:
+def _write_hvsmr(
+    root: Path, patient: int, heart: Heart, scanner: Scanner, rng: np.random.Generator, frames: int
+) -> Path:
     """One resting phase of a nearly isotropic scan, cropped to the heart."""
-    heart, rng = draw_heart(seed, patient), _rng(seed, "scan", patient)
     spacing = round(scanner.pixel * 0.9, 3)
     rows, columns = (round(n * 0.6) for n in scanner.matrix)
     close_up = replace(scanner, matrix=(rows, columns), pixel=spacing)

@@ -4,6 +4,7 @@ Lengths are in millimetres. Heights are measured along the long axis from the en
 is a half ellipsoid that shortens and narrows in systole. The wall keeps its volume and therefore thickens.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy as np
 RV, MYO, LV = 1, 2, 3
 """Label values of the ACDC challenge."""
 
-GROUPS = {
+GroupRanges = tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
+
+GROUPS: dict[str, GroupRanges] = {
     # group: (ejection fraction, LV cavity radius, LV wall, reach of the RV beyond the septum)
     "NOR": ((0.50, 0.70), (23, 30), (6, 10), (32, 46)),
     "DCM": ((0.12, 0.40), (29, 39), (6, 10), (30, 50)),
@@ -47,9 +50,9 @@ class Heart:
     papillary: tuple[tuple[float, float, float], ...]  # angle, radius relative to the cavity's, size
 
     @classmethod
-    def draw(cls, rng: np.random.Generator) -> "Heart":
-        group = str(rng.choice(list(GROUPS)))
-        fraction, radius, wall, reach = (rng.uniform(*limits) for limits in GROUPS[group])
+    def draw(cls, rng: np.random.Generator, groups: Mapping[str, GroupRanges]) -> "Heart":
+        group = str(rng.choice(list(groups)))
+        fraction, radius, wall, reach = (rng.uniform(*limits) for limits in groups[group])
         rv_angle = np.pi + rng.uniform(-0.8, 0.9)
         return cls(
             group=group,

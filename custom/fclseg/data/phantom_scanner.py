@@ -7,6 +7,22 @@ from scipy.ndimage import gaussian_filter
 
 from fclseg.data.phantom_body import Contrast
 
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Ranges that the settings of a scanner are drawn from."""
+
+    pixel: Range = (1.4, 1.6)
+    slice_spacing: Range = (8.0, 10.0)
+    blood: Range = (0.55, 1.0)
+    myocardium: Range = (0.15, 0.42)
+    gamma: Range = (0.75, 1.3)
+    noise: Range = (0.01, 0.045)
+    blur: Range = (0.3, 0.65)
+    bias: Range = (0.3, 0.9)
+
 
 @dataclass(frozen=True)
 class Scanner:
@@ -25,26 +41,26 @@ class Scanner:
     coil: tuple[float, float]  # the coil's position in units of half the field of view
 
     @classmethod
-    def draw(cls, rng: np.random.Generator) -> "Scanner":
+    def draw(cls, rng: np.random.Generator, protocol: Protocol) -> "Scanner":
         side = int(rng.integers(136, 165))
         return cls(
             matrix=(side - int(rng.integers(0, 13)), side),
-            pixel=round(rng.uniform(1.4, 1.6), 3),
-            slice_spacing=round(rng.uniform(8.0, 10.0), 1),
+            pixel=round(rng.uniform(*protocol.pixel), 3),
+            slice_spacing=round(rng.uniform(*protocol.slice_spacing), 1),
             rotation=rng.uniform(-0.35, 0.35),
             contrast=Contrast(
-                blood=rng.uniform(0.55, 1.0),
-                myocardium=rng.uniform(0.15, 0.42),
+                blood=rng.uniform(*protocol.blood),
+                myocardium=rng.uniform(*protocol.myocardium),
                 fat=rng.uniform(0.5, 1.1),
                 muscle=rng.uniform(0.12, 0.4),
                 liver=rng.uniform(0.15, 0.55),
                 lung=rng.uniform(0.02, 0.16),
             ),
             gain=rng.uniform(250, 1800),
-            gamma=rng.uniform(0.75, 1.3),
-            noise=rng.uniform(0.01, 0.045),
-            blur=rng.uniform(0.3, 0.65),
-            bias=rng.uniform(0.3, 0.9),
+            gamma=rng.uniform(*protocol.gamma),
+            noise=rng.uniform(*protocol.noise),
+            blur=rng.uniform(*protocol.blur),
+            bias=rng.uniform(*protocol.bias),
             coil=(rng.uniform(-1.2, 0.2), rng.uniform(-1.2, 0.2)),
         )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import read_folder
-from fclseg.data import phantom, phantom_body, phantom_heart, phantom_scanner
+from fclseg.data import phantom, phantom_body, phantom_family, phantom_heart, phantom_scanner
 from fclseg.data.slices import SliceStore, default_cache, open_store
 from fclseg.data.store_files import store_lock
 from fclseg.errors import DataError
@@ -42,6 +42,6 @@ def phantom_slices(
 
 def _version() -> str:
     """A hash of the phantom's code, so that a cache never contains patients of an earlier phantom."""
-    modules = (phantom, phantom_body, phantom_heart, phantom_scanner)
+    modules = (phantom, phantom_body, phantom_family, phantom_heart, phantom_scanner)
     content = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
     return hashlib.sha256(content).hexdigest()[:12]

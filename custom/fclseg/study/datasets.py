@@ -9,6 +9,7 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.data.phantom import phantom_sites, write_phantom
+from fclseg.data.phantom_family import UNSEEN
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
 from fclseg.study.cells import Dataset
@@ -76,12 +77,13 @@ def _kept_split(
 
 
 def phantom_dataset(anatomy: str, out: Path, *, sites: int, patients: int, seed: int = 0) -> Dataset:
-    """A phantom data set in the study's folder, written once. Each site has its own scanner."""
-    name = f"phantom-{anatomy}-{sites}x{patients}-seed{seed}"
+    """A phantom data set in the study's folder, written once. Each site has its own scanner. Hearts and scanners are of
+    a family that no shipped network was trained on."""
+    name = f"phantom-{anatomy}-{UNSEEN}-{sites}x{patients}-seed{seed}"
     root = out / "data" / name
     if not root.exists():
         print(f"no data given: writing a phantom of {sites * patients} patients to {root}", flush=True)
-        write_phantom(root, anatomy, patients=sites * patients, seed=seed, sites=sites)
+        write_phantom(root, anatomy, patients=sites * patients, seed=seed, sites=sites, family=UNSEEN)
     if anatomy != "acdc":
         return prepare_dataset(root, out, sites=sites, seed=seed)
     scanners = phantom_sites(sites * patients, sites)
