@@ -4,8 +4,8 @@ The attacker knows the global networks, how sites train, and which protections a
 a site would, and learns to turn the updates into images. An update tells more than a gradient: BatchNorm's running
 statistics are means over the site's images.
 
-Gradient matching (Zhu et al. 2019; Geiping et al. 2020) did worse than a blind guess. One reason is the projector:
-BatchNorm over two different images gives -1 and 1 whatever they show, so such a step has hardly a gradient.
+Gradient matching (Zhu et al. 2019; Geiping et al. 2020) did worse than a blind guess where it was tried. A step on two
+slices has hardly a gradient: in the projector, BatchNorm over two different images gives -1 and 1 whatever they show.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
