@@ -10,12 +10,14 @@ A row that is in DIR/figures.json already is not computed again.
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from fclseg.attacks.report import inversion, membership, reidentification, update
 from fclseg.attacks.target import Target, open_target
+from fclseg.attacks.update import Situation
 from fclseg.privacy.settings import PrivacySettings
 
 FEATURE_ROWS = [
@@ -31,6 +33,15 @@ FEATURE_ROWS = [
 """No protection, and each at three strengths; in this order, because perturbation takes as long as all others."""
 
 UPDATE_ROWS = [PrivacySettings(), *(PrivacySettings(clip=1.0, sigma=sigma) for sigma in (1e-3, 1e-2, 1e-1))]
+"""In the situation that is easiest to attack."""
+
+SITUATIONS = {
+    "4 slices": Situation(slices=4),
+    "16 slices": Situation(slices=16),
+    "16 slices, real": Situation(slices=16, real=True),
+    "16 slices, real, 4 steps": Situation(slices=16, real=True, steps=4),
+}
+"""Towards a real round, without noise."""
 
 
 def main() -> None:
@@ -50,9 +61,11 @@ def main() -> None:
             for name, attack in (("inversion", inversion), ("reidentify", reidentification)):
                 if name in wanted:
                     row(arguments.out, name, privacy, attack, target)
-    for privacy in UPDATE_ROWS:
-        if "update" in wanted:
+    if "update" in wanted:
+        for privacy in UPDATE_ROWS:
             row(arguments.out, "update", privacy, update, target)
+        for name, situation in SITUATIONS.items():
+            row(arguments.out, f"update {name}", PrivacySettings(), partial(update, situation=situation), target)
 
 
 def row(out: Path, name: str, privacy: PrivacySettings, attack, target: Target) -> None:

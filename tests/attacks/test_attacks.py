@@ -1,5 +1,7 @@
 """Attacks at demo size: better than a blind guess where something leaks, and at chance where nothing does."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,9 @@ from torch import nn
 from fclseg.attacks.inversion import Ridge, blind_guess, reconstruct, train_decoder
 from fclseg.attacks.material import Leak, Material, joined
 from fclseg.attacks.membership import agreement, infer_membership
-from fclseg.attacks.reidentification import reidentify, top_one
+from fclseg.attacks.reidentification import cosine_of_what_is_left, reidentify, top_one
 from fclseg.attacks.scores import area_under_curve, psnr, ssim
-from fclseg.attacks.update import as_they_are, gradient, invert_update
+from fclseg.attacks.update import Situation, compressed, sent_update, updates, with_features
 from fclseg.data.sampler import Batch
 from fclseg.methods.base import Method
 from fclseg.privacy.settings import PrivacySettings
@@ -72,13 +74,23 @@ def test_reidentification_finds_patients_by_features_and_not_by_constants(store,
 
 def test_top_one_by_hand():
     """Vectors: a of patient A, b of B and C together, c of B in another partition."""
-    features = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    features = torch.tensor([[0.99, 0.14], [0.14, 0.99], [0.14, 0.99], [0.99, 0.14]])
     gallery = Leak(features, torch.tensor([0, 0, 0, 1]), torch.zeros(4, 1, 2, 2), np.arange(4), np.array([0, 1, 1, 2]))
     owners = np.array(["A", "B", "C", "B"])
     queries = torch.tensor([[1.0, 0.1], [0.1, 1.0], [1.0, 0.1], [0.0, 1.0]])
     found = top_one(queries, torch.tensor([0, 0, 0, 1]), np.array(["A", "B", "B", "B"]), gallery, owners)
     assert found.rate == pytest.approx((1 + 0.5 + 0 + 1) / 4)
     assert found.chance == pytest.approx((0.5 + 0.25 + 0.25 + 1) / 4)
+
+
+def test_entries_that_were_removed_are_not_compared():
+    queries, vectors = torch.randn(3, 4), nn.functional.normalize(torch.randn(2, 4), dim=1)
+    vectors[1] = nn.functional.normalize(vectors[1] * torch.tensor([1.0, 0.0, 1.0, 0.0]), dim=0)
+    found = cosine_of_what_is_left(queries, vectors)
+    for number in range(3):
+        whole = nn.functional.cosine_similarity(queries[number], vectors[0], dim=0)
+        half = nn.functional.cosine_similarity(queries[number, ::2], vectors[1, ::2], dim=0)
+        assert torch.allclose(found[number], torch.stack([whole, half]), atol=1e-6)
 
 
 def test_membership_is_chance_for_a_network_that_saw_nobody(store, method, halves):
@@ -108,42 +120,77 @@ def test_agreement_is_the_mean_cosine_of_all_pairs(method):
 
 
 class Linear(Method):
-    """One layer on pixels, from whose gradient a single image is known to follow."""
+    """One layer on pixels: its gradient is the sum of the images."""
+
+    learning_rates: ClassVar = {"sgd": 0.1}
 
     def __init__(self):
         super().__init__(PRESET)
         torch.manual_seed(0)
-        self.online = nn.Linear(64, 4)
+        self.online = nn.Linear(PRESET.images.view_size**2, 4)
 
     def loss(self, batch, generator):
-        return self.online(self.views(batch.images, generator).flatten(1)).square().sum()
+        return self.online(self.views(batch.images, generator).flatten(1)).sum()
 
 
-def test_an_update_tells_an_image_until_noise_drowns_it():
-    method, places = Linear(), torch.tensor([0])
-    image = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-    before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-    guess = torch.full_like(image, 0.5)
+class Patterns:
+    """Slices of eight patients that are mixtures of the same four patterns, so that few numbers tell all of them."""
 
-    def distance(settings):
-        found = invert_update(method, image, places, guess, settings, steps=150, smoothness=0.0, window=5).images
-        return float((found - image).square().mean().sqrt())
+    def __init__(self):
+        random = np.random.default_rng(0)
+        patterns, weights = random.standard_normal((4, 48, 48)), random.standard_normal((160, 4))
+        self.images = (0.5 + 0.1 * np.einsum("np,phw->nhw", weights, patterns)).clip(0, 1).astype(np.float32)
+        self.partition, self._owner = np.zeros(160, np.uint8), np.repeat(np.arange(8), 20).astype(str)
 
-    assert distance(NOTHING) < 0.1 < 0.25 < float((guess - image).square().mean().sqrt())
-    assert distance(PrivacySettings(clip=1e6)) == pytest.approx(distance(NOTHING), abs=1e-4)
-    assert distance(PrivacySettings(clip=1e-3, sigma=10.0)) > 0.3
-    assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
+    def select(self, patients):
+        return np.flatnonzero(np.isin(self._owner, patients))
 
 
-def test_the_gradient_is_that_of_the_method_s_own_step(method):
+def rebuilt(method, settings=NOTHING):
+    """How much better than the blind guess slices from updates of four other patients are, in dB."""
+    store = Patterns()
+    known, sent = (
+        updates(method, store, half, 80, Situation(), settings, n)
+        for n, half in enumerate((list("0123"), list("4567")))
+    )
+    own, wanted = with_features(known[0], sent[0], known[1], sent[1])
+    found, guess = reconstruct(train_decoder(own, 1), wanted), blind_guess(own, wanted)
+    return float((found.psnr - guess.psnr).mean())
+
+
+def test_an_update_tells_a_slice_until_noise_drowns_it():
+    assert rebuilt(Linear()) > 1.0
+    assert rebuilt(Linear(), PrivacySettings(clip=1e6)) > 1.0
+    assert rebuilt(Linear(), PrivacySettings(clip=1e-3, sigma=1e4)) < 0.2
+
+
+def test_the_update_is_that_of_the_method_s_own_step(method):
+    """One step of plain descent, computed by torch, and BatchNorm's own moving average of a tenth."""
     images, places = torch.rand(2, 1, 32, 32, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1])
     method.bank.push(torch.randn(96, 16, generator=torch.Generator().manual_seed(0)), torch.arange(96) % 4)
-    with as_they_are(method):
-        found = gradient(method, images, places, 0)
-        method.zero_grad()
-        method.loss(Batch(images, places, images.flip(0)), torch.Generator()).backward()
-        own = [parameter.grad for parameter in method.trainable()]
-    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(found, own, strict=True))
+    before = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+    batch = Batch(images, places, images.flip(0))
+    found = sent_update(method, batch, Situation(slices=2), NOTHING, 0)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in method.state_dict().items())
+    method.views = lambda images, generator: images
+    method.train()
+    method.zero_grad()
+    method.loss(batch, torch.Generator()).backward()
+    for name, parameter in method.online.named_parameters():
+        assert np.allclose(found[name], -0.05 * parameter.grad.numpy(), atol=1e-6), name
+    first = method.online.encoder.stem.conv_0
+    mean = first.conv(torch.cat([images, images])).mean(dim=(0, 2, 3)).detach().numpy()
+    old = before["online.encoder.stem.conv_0.adn.N.running_mean"].numpy()
+    assert np.allclose(found["encoder.stem.conv_0.adn.N.running_mean"], 0.1 * (mean - old), atol=1e-6)
+
+
+def test_more_slices_and_steps_change_the_update(method):
+    images, places = torch.rand(4, 1, 32, 32, generator=torch.Generator().manual_seed(0)), torch.arange(4)
+    method.bank.push(torch.randn(96, 16, generator=torch.Generator().manual_seed(0)), torch.arange(96) % 4)
+    kinds = [Situation(), Situation(steps=2), Situation(real=True)]
+    found = [sent_update(method, Batch(images, places, images.flip(0)), kind, NOTHING, 0) for kind in kinds]
+    sizes = [compressed(one) for one in found]
+    assert len({one.tobytes() for one in sizes}) == 3 and len({one.shape for one in sizes}) == 1
 
 
 def test_scores_by_hand():

@@ -39,6 +39,25 @@ def test_one_round_by_hand(multiplier):
     assert exact(multiplier, DELTA) < found < 1.15 * exact(multiplier, DELTA)
 
 
+ROUNDS = 40  # of `small`
+UPDATES, PROTOTYPES = 8 / 2, 1 / 0.4
+"""Multipliers of the settings that docs/privacy.md recommends where a bound is needed: `sigma` 8, and one prototype per
+partition of ten patients with `feature_noise` 1 (a patient moves each of four means by 2 / 10, together by 0.4)."""
+
+
+@pytest.mark.parametrize(
+    ("multipliers", "one", "whole"),
+    [([UPDATES], 1.0, 8.1), ([PROTOTYPES], 1.7, 14.3), ([UPDATES, PROTOTYPES], 2.0, 17.7)],
+)
+def test_a_whole_run_at_the_recommended_settings(multipliers, one, whole):
+    """The figures of docs/privacy.md, and Renyi's formula by hand: noise of several kinds adds as inverse squares."""
+    together = sum(1 / multiplier**2 for multiplier in multipliers) ** -0.5
+    for rounds, shown in ((1, one), (ROUNDS, whole)):
+        found = epsilon(multipliers * rounds, DELTA)
+        assert found == pytest.approx(renyi(together, rounds, DELTA), rel=5e-3)
+        assert found == pytest.approx(shown, abs=0.051)
+
+
 def test_rounds_and_kinds_of_noise_add_up():
     """Inverse squares of Gaussian noise multipliers add up, in any order."""
     assert epsilon([4.0] * 16, DELTA) == pytest.approx(epsilon([1.0], DELTA))

@@ -20,6 +20,7 @@ from fclseg.federation.exchange import get_row
 from fclseg.files import write_text
 from fclseg.flare.jobs import DEFAULTS, write_job
 from fclseg.flare.place import LOCAL_FILE
+from fclseg.privacy.accountant import epsilon
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1500)]
 
@@ -240,6 +241,26 @@ def test_features_stay_at_a_hospital_that_has_not_allowed_them(sites):
     assert "this site does not let component 'bank' leave" in sites.log(SERVER)
     audit = (sites.kit("site-1") / "runs" / "audit.jsonl").read_text().splitlines()
     assert json.loads(audit[-1])["outcome"] == "refused" and job_id in audit[-1]
+
+
+def test_a_spent_budget_stops_that_site_only(sites):
+    """sigma 4 is a noise multiplier of 2 per round: two rounds fit into the budget of site-2, the third does not."""
+    pytest.importorskip("dp_accounting", reason="the extra 'privacy' is not installed")
+    budget = (epsilon([2.0] * 2, 1e-5) + epsilon([2.0] * 3, 1e-5)) / 2
+    policy = {"clip": 0.1, "sigma": 4.0, "epsilon": budget}
+    sites.configure("site-2", **{**healthy(sites, "site-2"), "policy": policy})
+    try:
+        status, job_id = finished(sites, real_job(sites, "fedbyol", rounds=4, min_sites=1, outliers="off"), 600)
+    finally:
+        sites.configure("site-2", **healthy(sites, "site-2"))
+    assert status == "FINISHED:COMPLETED", sites.log(SERVER)[-3000:]
+    file = next(sites.download(job_id).rglob("rounds.jsonl"))
+    reports = [json.loads(line)["sites"] for line in file.read_text().splitlines()]
+    assert [report["site-1"]["status"] for report in reports] == ["ok"] * 4
+    assert [report["site-2"]["status"] for report in reports[:2]] == ["ok"] * 2
+    assert all("the privacy budget of this site is spent" in report["site-2"]["status"] for report in reports[2:])
+    audit = [json.loads(line) for line in (sites.kit("site-2") / "runs" / "audit.jsonl").read_text().splitlines()]
+    assert [line["outcome"] for line in audit if line["job_id"] == job_id] == ["sent", "sent", "refused", "refused"]
 
 
 # --- what a failing site tells -----------------------------------------------------------------------------------

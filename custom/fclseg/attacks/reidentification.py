@@ -41,6 +41,13 @@ def query_features(material: Material, rows: np.ndarray) -> torch.Tensor:
     return torch.stack([functional.normalize(network(views(images, draws)), dim=1) for _ in range(LOOKS)]).mean(dim=0)
 
 
+def cosine_of_what_is_left(queries: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+    """The cosine of each query with each unit vector [N, G], over the entries that ``perturb`` has not removed: the
+    attacker sees which ones are zero."""
+    left = (vectors != 0).to(queries)
+    return (queries @ vectors.T) / (queries.square() @ left.T).clamp(min=torch.finfo(queries.dtype).tiny).sqrt()
+
+
 def top_one(
     queries: torch.Tensor, partitions: torch.Tensor, patients: np.ndarray, gallery: Leak, owners: np.ndarray
 ) -> TopOne:
@@ -53,7 +60,7 @@ def top_one(
     np.add.at(shares, (gallery.vector, who), 1.0)
     shares /= shares.sum(axis=1, keepdims=True)
     wanted = np.searchsorted(names, patients)
-    likeness = functional.normalize(queries, dim=1) @ vectors.T
+    likeness = cosine_of_what_is_left(queries, vectors)
     same = partitions[:, None] == places[None]
     nearest = likeness.masked_fill(~same, -torch.inf).argmax(dim=1).numpy()
     possible = same.numpy().astype(float)

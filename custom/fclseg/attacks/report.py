@@ -3,26 +3,21 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch.nn import functional
-
-from fclseg.attacks.inversion import blind_guess, reconstruct, train_decoder
+from fclseg.attacks.inversion import Reconstruction, blind_guess, reconstruct, train_decoder
 from fclseg.attacks.material import Material
 from fclseg.attacks.membership import infer_membership
 from fclseg.attacks.pictures import draw_best
 from fclseg.attacks.reidentification import reidentify
 from fclseg.attacks.target import Target
-from fclseg.attacks.update import STEPS as UPDATE_STEPS
-from fclseg.attacks.update import invert_update
+from fclseg.attacks.update import Situation, updates, with_features
 from fclseg.privacy.settings import PrivacySettings
-from fclseg.randomness import derive_seed
 
 Figures = dict[str, Any]
 KNOWN_BANKS = 2
 """Banks of each of the attacker's sites that its decoder is trained on."""
-UPDATES, SLICES = 4, 2
-"""Victims whose update is inverted, and slices in each update."""
+KNOWN_UPDATES, UPDATES = 240, 80
+"""Updates that the attacker makes of its own patients, and updates of the victims."""
+EASY = Situation()
 
 
 def inversion(target: Target, privacy: PrivacySettings, out: Path, seed: int = 0) -> Figures:
@@ -31,14 +26,7 @@ def inversion(target: Target, privacy: PrivacySettings, out: Path, seed: int = 0
     found = reconstruct(train_decoder(known, target.store.anatomy.partitions, seed), victims)
     guess = blind_guess(known, victims)
     draw_best(out / "inversion.png", victims.views, found.images, found.ssim, _title(privacy))
-    return {
-        "ssim": float(found.ssim.mean()),
-        "psnr": float(found.psnr.mean()),
-        "guess_ssim": float(guess.ssim.mean()),
-        "guess_psnr": float(guess.psnr.mean()),
-        "better_than_guess": float((found.ssim > guess.ssim).double().mean()),
-        "vectors": int(victims.vector.max()) + 1,
-    }
+    return _compared(found, guess) | {"vectors": int(victims.vector.max()) + 1}
 
 
 def reidentification(target: Target, privacy: PrivacySettings, out: Path, seed: int = 0) -> Figures:
@@ -54,40 +42,22 @@ def membership(target: Target, privacy: PrivacySettings, out: Path, seed: int = 
     return {"auc_patients": found.patients, "auc_slices": found.slices}
 
 
-def update(target: Target, privacy: PrivacySettings, out: Path, seed: int = 0, steps: int = UPDATE_STEPS) -> Figures:
-    """Two slices of each of some victims; the attacker begins at its own patients' mean slice."""
-    preset, store, method = target.settings.build_preset(), target.store, target.method
-    side = preset.images.view_size
-    random = np.random.default_rng(derive_seed(seed, "updates"))
-    guess = _whole(store.images[store.select(target.known)], side).mean(dim=0, keepdim=True)
-    _fill_bank(target, seed)
-    rebuilt, truth = [], []
-    for patient in target.victims[:UPDATES]:
-        rows = np.sort(random.choice(store.select([patient]), SLICES, replace=False))
-        images = _whole(store.images[rows], side)
-        partitions = torch.from_numpy(store.partition[rows].astype(np.int64))
-        start = guess.repeat(len(rows), 1, 1, 1)
-        rebuilt.append(invert_update(method, images, partitions, start, privacy, seed, steps))
-        truth.append(images)
-    scores = torch.cat([one.ssim for one in rebuilt])
-    draw_best(out / "update.png", torch.cat(truth), torch.cat([one.images for one in rebuilt]), scores, _title(privacy))
-    means = {name: float(torch.cat([getattr(one, name) for one in rebuilt]).mean()) for name in ("ssim", "psnr")}
-    starts = {f"guess_{name}": float(torch.cat([getattr(one, f"start_{name}") for one in rebuilt]).mean())
-              for name in ("ssim", "psnr")}  # fmt: skip
-    return means | starts
+def update(target: Target, privacy: PrivacySettings, out: Path, seed: int = 0, situation: Situation = EASY) -> Figures:
+    """Of each victim some updates; the decoder has learnt from as many of each of the attacker's patients."""
+    fill_bank(target, seed)
+    known, known_leak = updates(target.method, target.store, target.known, KNOWN_UPDATES, situation, privacy, seed)
+    sent, leak = updates(target.method, target.store, target.victims, UPDATES, situation, privacy, seed + 1)
+    own, victims = with_features(known, sent, known_leak, leak)
+    found, guess = reconstruct(train_decoder(own, 1, seed), victims), blind_guess(own, victims)
+    draw_best(out / "update.png", victims.views, found.images, found.ssim, _title(privacy))
+    return _compared(found, guess) | {"updates": len(sent)}
 
 
 ATTACKS = {"inversion": inversion, "reidentify": reidentification, "membership": membership, "update": update}
 """By the names of the command line."""
 
 
-def _whole(images: np.ndarray, side: int) -> torch.Tensor:
-    """Slices as they are, at the size of a view."""
-    plain = torch.from_numpy(images.astype(np.float32))[:, None]
-    return functional.interpolate(plain, size=side, mode="bilinear", antialias=True).clamp(0, 1)
-
-
-def _fill_bank(target: Target, seed: int) -> None:
+def fill_bank(target: Target, seed: int) -> None:
     """Methods with a bank compare with it: here with features of the attacker's own patients."""
     bank = getattr(target.method, "bank", None)
     if bank is not None:
@@ -95,6 +65,16 @@ def _fill_bank(target: Target, seed: int) -> None:
         preset = target.settings.build_preset()
         leak = Material(network, target.store, preset, PrivacySettings(), seed).leak(target.known[:10])
         bank.push(leak.features, leak.partitions)
+
+
+def _compared(found: Reconstruction, guess: Reconstruction) -> Figures:
+    return {
+        "ssim": float(found.ssim.mean()),
+        "psnr": float(found.psnr.mean()),
+        "guess_ssim": float(guess.ssim.mean()),
+        "guess_psnr": float(guess.psnr.mean()),
+        "better_than_guess": float((found.ssim > guess.ssim).double().mean()),
+    }
 
 
 def _title(privacy: PrivacySettings) -> str:

@@ -12,7 +12,7 @@ TEXTS = {
     "inversion": "rebuild slices from the features that leave (SSIM, PSNR, pictures)",
     "reidentify": "find a patient's vector from another frame of the patient (top-1 rate)",
     "membership": "tell whether a patient was in the training set, from the encoder (AUC)",
-    "update": "rebuild slices from a single update of two slices (SSIM, PSNR, pictures)",
+    "update": "rebuild slices from the update of a small site (SSIM, PSNR, pictures)",
 }
 
 EPILOG = """\
@@ -25,6 +25,8 @@ examples
   fclseg attack inversion --run runs/fcl --data ACDC --splits splits.json --known site-1,site-2
   fclseg attack inversion --run runs/fcl --data ACDC --splits splits.json --known site-1,site-2 --protect perturb=0.5
       the same network, but features as they would leave with this protection
+  fclseg attack update --run runs/fcl --data ACDC --splits splits.json --known site-1,site-2 --slices 16 --real
+      a step towards a real round; the default, one step on one slice, is as easy as it gets
 """
 
 
@@ -48,6 +50,17 @@ def register(subparsers) -> None:
         "--protect", action="append", default=[], metavar="NAME=VALUE",
         help="a protection instead of the run's own, such as perturb=0.5 or feature_noise=0.3; repeatable",
     )  # fmt: skip
+    parser.add_argument(
+        "--slices", type=int, default=1, metavar="N", help="update: slices that the site trains on (default 1)"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=1, metavar="N", help="update: optimiser steps before the upload (default 1)"
+    )
+    parser.add_argument(
+        "--real", action="store_true",
+        help="update: random views and the method's own optimiser; default: slices as they are and plain gradient "
+        "descent, which is easier to attack",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the attack (default 0)")
     parser.add_argument("--out", type=Path, default=Path("attacks"), metavar="DIR", help="for figures and pictures")
     parser.set_defaults(run=run)
@@ -61,13 +74,23 @@ def run(arguments: argparse.Namespace) -> int:
     privacy = _protections(arguments.protect)
     target = open_target(arguments.folder, arguments.data, arguments.splits, arguments.known.split(","))
     chosen = target.settings.privacy if privacy is None else privacy
-    figures = ATTACKS[arguments.attack](target, chosen, arguments.out, arguments.seed)
+    more = {"situation": _situation(arguments)} if arguments.attack == "update" else {}
+    figures = ATTACKS[arguments.attack](target, chosen, arguments.out, arguments.seed, **more)
     for name, value in figures.items():
         print(f"{name:<18} {value:.3f}" if isinstance(value, float) else f"{name:<18} {value}")
     private_folder(arguments.out)
     document = {"attack": arguments.attack, "run": arguments.folder.name, "protections": chosen.shown(), **figures}
     write_text(arguments.out / f"{arguments.attack}.json", json.dumps(document, indent=2) + "\n")
     return 0
+
+
+def _situation(arguments: argparse.Namespace):
+    from fclseg.attacks.update import Situation
+
+    for name in ("slices", "steps"):
+        if getattr(arguments, name) < 1:
+            raise FCLSegError(f"--{name} is {getattr(arguments, name)}: give a whole number of at least 1")
+    return Situation(arguments.slices, arguments.steps, arguments.real)
 
 
 def _protections(given: list[str]):
