@@ -23,18 +23,20 @@ from fclseg.errors import FCLSegError
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "poc"), str(Path(__file__).parent)]
 
-from fault_bench import FaultBench, until  # noqa: E402
+from fault_bench import ROUNDS, FaultBench, until  # noqa: E402
 from fault_cases import CASES, NOTHING, SITE  # noqa: E402
 
 FAULT_AFTER = 1
-REFERENCE = "no fault"
+REFERENCE, LONG_REFERENCE = "no fault", "no fault, long"
+LONG = {LONG_REFERENCE: 30, "late-joiner": 30, "two-runs-one-name": 30}
+"""Rounds of runs that must last until another process has started."""
 BEGIN, END = "<!-- fault matrix -->", "<!-- end of the fault matrix -->"
 
 
 def measure(bench: FaultBench, name: str) -> dict[str, object]:
     """One run with one fault."""
-    run = f"{name.replace(' ', '-')}-{time.time():.0f}"
-    job_id, operator = bench.submit(run), NOTHING
+    run = f"{name.replace(', ', '-').replace(' ', '-')}-{time.time():.0f}"
+    job_id, operator = bench.submit(run, rounds=LONG.get(name, ROUNDS)), NOTHING
     until(lambda: len(bench.rounds(run)) >= FAULT_AFTER, "the first rounds")
     before, struck = len(bench.rounds(run)), time.monotonic()
     times: dict[str, float] = {}
@@ -79,9 +81,10 @@ def run_cases(out: Path, names: list[str], times: int) -> None:
     """Run what is missing. The federation is started once, and again after a case that failed."""
     results, bench = out / "results.jsonl", None
     try:
-        for name in [REFERENCE, *names]:
+        needed = [LONG_REFERENCE if name in LONG else REFERENCE for name in names]
+        for name in [*dict.fromkeys(needed), *names]:
             done = sum(one["case"] == name and "failed" not in one for one in read(results))
-            for _ in range(done, 1 if name == REFERENCE else times):
+            for _ in range(done, times if name in CASES else 1):
                 if bench is None:
                     bench = FaultBench(out / f"federation-{time.time():.0f}")
                     bench.prepare()
@@ -106,9 +109,9 @@ def read(results: Path) -> list[dict]:
 
 
 def table(results: list[dict]) -> str:
-    reference = {one["sha"] for one in results if one["case"] == REFERENCE}
-    lines = ["| fault | times | operator | next round, s | site back, s | answers missed | bit-identical |"]
-    lines.append("|---|---|---|---|---|---|---|")
+    reference = {one["sha"] for one in results if one["case"] in (REFERENCE, LONG_REFERENCE)}
+    lines = ["| fault | times | operator | next round, s | site back, s | complete, s | missed | bit-identical |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
     for name in CASES:
         good = [one for one in results if one["case"] == name and "failed" not in one]
         if not good:
@@ -116,7 +119,8 @@ def table(results: list[dict]) -> str:
         same = sum(one["sha"] in reference for one in good)
         operator = "; ".join(sorted({one["operator"] for one in good}))
         missed = " ".join(str(one["missed"]) for one in good)
-        cells = [name, str(len(good)), operator, spread(good, "next_round"), spread(good, "site_back"), missed]
+        cells = [name, str(len(good)), operator]
+        cells += [*(spread(good, key) for key in ("next_round", "site_back", "complete")), missed]
         lines.append("| " + " | ".join([*cells, f"{same} of {len(good)}"]) + " |")
     return "\n".join(lines)
 

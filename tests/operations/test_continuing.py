@@ -12,8 +12,10 @@ from fclseg.errors import PublicError
 from fclseg.federation.exchange import get_row
 from fclseg.flare.attempts import Attempts
 from fclseg.flare.jobs import write_job
-from fclseg.flare.messages import check_version
+from fclseg.flare.messages import Message, check_version
+from fclseg.flare.place import Place
 from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.site import Site
 from fclseg.flare.submitted import SubmittedRun, run_of_job
 
 
@@ -64,6 +66,11 @@ def test_a_server_of_another_version_is_refused_with_both_versions():
     check_version(None)  # the first version did not say
     with pytest.raises(PublicError, match=rf"version 9\.9\.9 of fclseg but this site {__version__}: install the same"):
         check_version("9.9.9")
+
+
+def test_a_site_refuses_a_server_of_another_version_before_it_reads_its_settings(tmp_path):
+    with pytest.raises(PublicError, match=r"version 9\.9\.9"):
+        Site.of(Place("site-1", tmp_path), Message(meta={"run": {"version": "9.9.9", "settings": {"new": 1}}}))
 
 
 def test_kits_keep_their_runs_and_wait_for_the_server(federation):
