@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fclseg.federation.states import Arrays
+from fclseg.federation.states import Arrays, parameter_names
 
 MEAN_RULE, MEDIAN_RULE, TRIMMED_RULE = "mean", "median", "trimmed_mean"
 RULES = (MEAN_RULE, MEDIAN_RULE, TRIMMED_RULE)
@@ -49,6 +49,37 @@ def update_norm(sent: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]
             difference = array.astype(np.float64) - before[name]
             total += float(np.vdot(difference, difference))
     return math.sqrt(total)
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """An update that is too large to be honest."""
+
+    medians: float  # its norm, in units of the median norm
+    excess: float  # its norm, in units of what is allowed; more than 1
+
+
+def find_outliers(
+    sent: Mapping[str, Mapping[str, np.ndarray]], before: Mapping[str, np.ndarray], factor: float
+) -> dict[str, Outlier]:
+    """The sites whose change to a component is more than ``factor`` times the median.
+
+    Parameters and BatchNorm's statistics are compared separately. Statistics change far more than parameters, which
+    would hide a poisoned weight. When they have settled at one honest site, they may still change at another, so they
+    may always change by as much as they are.
+    """
+    parameters = set(parameter_names(before))
+    found: dict[str, Outlier] = {}
+    for names in (parameters, set(before) - parameters):
+        part = {name: before[name] for name in names}
+        norms = {site: update_norm({name: state[name] for name in names}, part) for site, state in sent.items()}
+        usual = lower_median(list(norms.values()))
+        settled = 0.0 if names is parameters else update_norm(part, {name: np.zeros_like(part[name]) for name in names})
+        allowed = max(factor * usual, settled)
+        for site, norm in norms.items():
+            if usual and norm > allowed and norm / allowed > found.get(site, Outlier(0.0, 1.0)).excess:
+                found[site] = Outlier(norm / usual, norm / allowed)
+    return found
 
 
 def shorten(sent: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray], scale: float) -> Arrays:

@@ -13,9 +13,8 @@ from fclseg.federation.robust import (
     Protection,
     capped,
     combine_by_coordinate,
-    lower_median,
+    find_outliers,
     shorten,
-    update_norm,
 )
 from fclseg.federation.states import Arrays
 from fclseg.flare.messages import Message, check_message
@@ -94,16 +93,14 @@ class Aggregator:
         refused: dict[str, str] = {}
         for name in self._averaged:
             before, factor = self._model.means[name], self._protection.factor
-            norms = {site: update_norm(held.components[name], before) for site, held in self._held.items()}
-            usual = lower_median(list(norms.values()))
-            for site, norm in norms.items():
-                if norm <= factor * usual or not usual:
-                    continue
+            sent = {site: held.components[name] for site, held in self._held.items()}
+            for site, outlier in find_outliers(sent, before, factor).items():
                 if self._protection.outliers == CLIP:
-                    held = self._held[site].components
-                    held[name] = shorten(held[name], before, factor * usual / norm)
+                    self._held[site].components[name] = shorten(sent[site], before, 1 / outlier.excess)
                 else:
-                    refused[site] = f"{site}: the norm of its update of '{name}' is {norm / usual:.3g} times the median"
+                    refused[site] = (
+                        f"{site}: the norm of its update of '{name}' is {outlier.medians:.3g} times the median"
+                    )
         for site in refused:
             del self._held[site]
         return refused
