@@ -51,6 +51,10 @@ def update_norm(sent: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray]
     return math.sqrt(total)
 
 
+HARMLESS = (0.1, 1.0)
+"""Changes that are never refused, relative to the norm of the parameters and of the statistics."""
+
+
 @dataclass(frozen=True)
 class Outlier:
     """An update that is too large to be honest."""
@@ -65,17 +69,18 @@ def find_outliers(
     """The sites whose change to a component is more than ``factor`` times the median.
 
     Parameters and BatchNorm's statistics are compared separately. Statistics change far more than parameters, which
-    would hide a poisoned weight. When they have settled at one honest site, they may still change at another, so they
-    may always change by as much as they are.
+    would hide a poisoned weight. Both may always change by a fraction of their own norm (``HARMLESS``): honest sites of
+    different sizes differ by more than ``factor`` as long as a target network has hardly moved, or once the statistics
+    have settled at one of them.
     """
     parameters = set(parameter_names(before))
     found: dict[str, Outlier] = {}
-    for names in (parameters, set(before) - parameters):
+    for names, harmless in zip((parameters, set(before) - parameters), HARMLESS, strict=True):
         part = {name: before[name] for name in names}
         norms = {site: update_norm({name: state[name] for name in names}, part) for site, state in sent.items()}
         usual = lower_median(list(norms.values()))
-        settled = 0.0 if names is parameters else update_norm(part, {name: np.zeros_like(part[name]) for name in names})
-        allowed = max(factor * usual, settled)
+        size = update_norm(part, {name: np.zeros_like(part[name]) for name in names})
+        allowed = max(factor * usual, harmless * size)
         for site, norm in norms.items():
             if usual and norm > allowed and norm / allowed > found.get(site, Outlier(0.0, 1.0)).excess:
                 found[site] = Outlier(norm / usual, norm / allowed)
