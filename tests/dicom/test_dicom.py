@@ -87,7 +87,7 @@ def test_labels_go_back_to_dicom_voxel_by_voxel_and_function_is_that_of_the_nift
     out = tmp_path / "dicom"
     imported = import_folder(tmp_path / "in", out / "images", keep_sources=True)
     results = Inference(segmenter, find_cases(str(out / "images"), all_phases=True), out).run()
-    written = write_phases(out, imported, results, anatomy)
+    written = write_phases("patient001", results[0].volumes, out, imported, anatomy)
     names = ["ED", "frame02", "frame03", "ES", "frame05", "frame06"]
     assert [path.name for path in written] == [f"patient001_{name}.dcm" for name in names], "one for each phase"
     labels = np.asarray(nib.load(tmp_path / "nifti" / "scan_seg.nii.gz").dataobj)

@@ -144,7 +144,7 @@ def test_one_bad_file_is_named_and_the_others_are_done(tmp_path):
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {
         "good_seg.nii.gz", "good_overlay.png", "good_report.html", "good_result.json", "index.html",
-        "measurements.csv", "measurements.json",
+        "measurements.csv", "measurements.json", "patients.csv", "slices.csv",
     }  # fmt: skip
     page = (tmp_path / "out" / "index.html").read_text()
     assert "nan.nii.gz" in page and 'href="good_report.html"' in page and NOTICE in page

@@ -124,8 +124,12 @@ def _function(end_diastole: Measurement, end_systole: Measurement, anatomy: Anat
             Value(f"{name} stroke volume", edv - esv, "ml", fits),
         ]
         values += _indexed(f"{name} end-diastolic volume", edv, "ml", volume_fits, body)
+        values += _indexed(f"{name} end-systolic volume", esv, "ml", volume_fits and esv < edv, body)
+        values += _indexed(f"{name} stroke volume", edv - esv, "ml", fits, body)
         if body.heart_rate is not None:
-            values.append(Value(f"{name} cardiac output", (edv - esv) * body.heart_rate / 1000, "l/min", fits))
+            output = (edv - esv) * body.heart_rate / 1000
+            values.append(Value(f"{name} cardiac output", output, "l/min", fits))
+            values += _indexed(f"{name} cardiac output", output, "l/min", fits, body)
     return values + _masses(end_diastole, anatomy, body)
 
 

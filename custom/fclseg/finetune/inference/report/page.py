@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from fclseg.anatomy.base import Anatomy, Normal
 from fclseg.files import write_text
 from fclseg.finetune.inference import NOTICE
 from fclseg.finetune.inference.function import PatientResult, Value
+from fclseg.finetune.inference.measure import Measurement
 from fclseg.finetune.inference.report.curve import volume_curve
 from fclseg.finetune.inference.report.provenance import Provenance
 
@@ -29,7 +31,7 @@ def write_patient(
     pictures: Sequence[Path],
     anatomy: Anatomy,
     provenance: Provenance,
-) -> None:
+) -> Path:
     """``NAME_report.html``: values with normal ranges, flags, the curve, pictures and provenance."""
     normals = {normal.quantity: normal for normal in anatomy.normals}
     rows = [_row(value, normals.get(value.name)) for value in result.values]
@@ -43,7 +45,9 @@ def write_patient(
         "slices": _slices(result, anatomy),
         "anatomy": anatomy,
     }
-    write_text(folder / f"{name}{ENDING}", _render("patient.html", provenance, **content))
+    path = folder / f"{name}{ENDING}"
+    write_text(path, _render("patient.html", provenance, images=_images(result), **content))
+    return path
 
 
 def write_index(
@@ -59,7 +63,7 @@ def write_index(
     ]
     flagged = sum(bool(result.flags) for result in results)
     content = {"rows": rows, "columns": columns, "refused": refused, "flagged": flagged, "anatomy": anatomy}
-    write_text(folder / INDEX, _render("index.html", provenance, **content))
+    write_text(folder / INDEX, _render("index.html", provenance, images=[], **content))
 
 
 def page_name(patient: str) -> str:
@@ -71,6 +75,20 @@ def _row(value: Value, normal: Normal | None) -> dict[str, Any]:
     ranges = {} if normal is None else {"men": normal.men, "women": normal.women}
     words = ", ".join(f"{mean - 2 * sd:g} to {mean + 2 * sd:g} ({who})" for who, (mean, sd) in ranges.items())
     return {"value": value, "normal": words, "source": normal.source if normal else ""}
+
+
+def _images(result: PatientResult) -> list[str]:
+    """The files of a patient, with what was read from them."""
+    frames: dict[str, list[Measurement]] = {}
+    for one in result.volumes:
+        frames.setdefault(one.image, []).append(one)
+    lines = []
+    for name, volumes in frames.items():
+        slices = len(next(iter(volumes[0].slices_ml.values()), ()))
+        voxel = " × ".join(f"{size:.3g}" for size in volumes[0].voxel_mm)
+        count = f"{len(volumes)} frames of " if len(volumes) > 1 else ""
+        lines.append(f"{name}: {count}{slices} slices, voxels of {voxel} mm")
+    return lines
 
 
 def _slices(result: PatientResult, anatomy: Anatomy) -> list[dict[str, Any]]:
@@ -93,4 +111,5 @@ def _render(template: str, provenance: Provenance, **content: Any) -> str:
     environment = Environment(
         loader=PackageLoader("fclseg.finetune.inference.report", "."), autoescape=True, undefined=StrictUndefined
     )
-    return environment.get_template(template).render(provenance=provenance, notice=NOTICE, **content)
+    today = date.today().isoformat()
+    return environment.get_template(template).render(provenance=provenance, notice=NOTICE, today=today, **content)
