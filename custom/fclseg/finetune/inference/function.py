@@ -13,9 +13,11 @@ MASS_CHANGE = 0.25
 STROKE_CHANGE = 0.5
 MOVED_MM = 15.0
 OUTLIER = 0.75
+FEWEST_TO_JUDGE = 5
 """Tolerances. The mass of a wall is constant, both ventricles pump the same volume, and the heart stays in place (in
 the label maps of 40 ACDC patients its centre moves by at most 8 mm): a larger difference means that an outline is
-wrong. A frame that is off the curve of the others by more than 3/4 of their range cannot be ED or ES."""
+wrong. A frame that is off the curve of the others by more than 3/4 of their range cannot be ED or ES; fewer than five
+frames are no curve."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ def patient_result(patient: str, volumes: list[Measurement], anatomy: Anatomy, b
         result.values = [value for one in volumes for value in _single(one, anatomy)]
     shown = list(phases.values()) or volumes
     for one in shown:
-        prefix = f"{one.phase}: " if one.phase else ""
+        frame = f"frame {one.frame}: " if one.frame is not None and len(shown) > 1 else ""
+        prefix = f"{one.phase}: " if one.phase else frame
         result.flags += [prefix + flag for flag in one.flags]
     result.flags += [f"{value.name}: {value}" for value in result.values if not value.plausible]
     return result
@@ -96,7 +99,9 @@ def name_phases(volumes: Sequence[Measurement], anatomy: Anatomy) -> None:
         return
     amounts = np.array([one.ml[chosen[0].structure] for one in volumes])
     smooth = np.median([np.roll(amounts, step) for step in (-1, 0, 1)], axis=0)
-    steady = (np.abs(amounts - smooth) <= OUTLIER * np.ptp(smooth)) & (amounts > 0)
+    steady = amounts > 0
+    if len(amounts) >= FEWEST_TO_JUDGE:
+        steady &= np.abs(amounts - smooth) <= OUTLIER * np.ptp(smooth)
     if not steady.any():
         return
     end_diastole = int(np.where(steady, amounts, -np.inf).argmax())
