@@ -210,6 +210,24 @@ def test_a_cavity_is_reduced_to_its_blood_unless_predictions_are_not_refined(ref
     assert ratio == pytest.approx(1, abs=0.1) if refined else ratio > 4
 
 
+class Corner(nn.Module):
+    """A network that always finds something in the corner of its window."""
+
+    def forward(self, images):
+        found = torch.zeros_like(images)
+        found[..., -4:, -4:] = 1
+        return torch.cat([0.5 - found, found - 0.5], dim=1) * 40
+
+
+def test_a_window_does_not_leave_the_image():
+    """In a damaged image nothing holds it; beyond the image there are no grey values to scale."""
+    voxels = np.random.default_rng(0).normal(300, 20, (30, 26, 3)).astype(np.float32)
+    volume = Volume("p", None, None, Path("p.nii"), None, (1.5, 1.5, 8.0), HEART)
+    for near in (None, (200, -90)):
+        found = Segmenter(TrainedModel(Corner(), HEART, 32, 3.0, "demo"))(voxels, volume, near)
+        assert all(0 <= place < size for place, size in zip(found.centre, voxels.shape, strict=False))
+
+
 def test_nothing_is_claimed_far_from_the_heart():
     voxels = bright_disc((200, 100, 3), (1.5, 1.5, 8.0), (75, 70)) * 800.0 + np.random.default_rng(0).random(
         (200, 100, 3)

@@ -13,7 +13,7 @@ from fclseg.data.preprocess import Preprocessor, unpadded
 from fclseg.finetune.inference.blood import cavities_of_blood
 from fclseg.finetune.inference.locate import find_heart, move, recentre
 from fclseg.finetune.inference.refine import averaged, cleaned, keep_largest_piece
-from fclseg.finetune.inference.windows import Centre, Windows
+from fclseg.finetune.inference.windows import Centre, Windows, within
 from fclseg.networks.model_file import TrainedModel
 
 SLICES_AT_ONCE = 16
@@ -98,7 +98,7 @@ class Segmenter:
             if heart is None:
                 return Segmentation(np.zeros(voxels.shape, np.uint8))
             near, agreement = heart.centre, heart.agreement
-        near = recentre(whole, near, windows, self._probabilities)
+        near = recentre(whole, within(near, voxels.shape), windows, self._probabilities)
         windows = replace(windows, reach_mm=REACH_MM)
         local, centre = self._settle(voxels, volume, windows, near)
         labels = np.moveaxis(self._in_window(local, windows, centre, self.refined), 0, -1)
