@@ -9,6 +9,7 @@ import numpy as np
 from fclseg.anatomy.base import Anatomy, Mass
 from fclseg.finetune.inference.measure import Measurement, cavities, ejection_fraction
 
+PER_SURFACE = " per body surface"
 MASS_CHANGE = 0.25
 STROKE_CHANGE = 0.5
 MOVED_MM = 15.0
@@ -47,7 +48,8 @@ class Value:
     caution: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.number:.{0 if self.unit == '%' else 1}f} {self.unit}"
+        """As precise as such a measurement is: whole millilitres, grams and per cent, tenths of a litre per minute."""
+        text = f"{self.number:.{1 if self.unit.startswith('l/min') else 0}f} {self.unit}"
         return text if self.plausible else f"not plausible ({text})"
 
 
@@ -162,7 +164,7 @@ def _masses(one: Measurement, anatomy: Anatomy, body: Body, prefix: str = "", fr
 
 def _indexed(name: str, number: float, unit: str, fits: bool, body: Body) -> list[Value]:
     surface = body.surface_m2
-    return [] if surface is None else [Value(f"{name} per body surface", number / surface, f"{unit}/m²", fits)]
+    return [] if surface is None else [Value(name + PER_SURFACE, number / surface, f"{unit}/m²", fits)]
 
 
 def _contradictions(end_diastole: Measurement, end_systole: Measurement, anatomy: Anatomy) -> list[str]:

@@ -27,7 +27,7 @@ from fclseg.finetune.inference.cases import Cases, output_names
 from fclseg.finetune.inference.function import Body, PatientResult, patient_result
 from fclseg.finetune.inference.measure import Measurement, measure
 from fclseg.finetune.inference.overlay import write_overlay
-from fclseg.finetune.inference.report.page import Provenance, page_name, write_index, write_patient
+from fclseg.finetune.inference.report.page import KEY_FIGURES, Provenance, page_name, write_index, write_patient
 from fclseg.finetune.inference.segment import Segmenter
 from fclseg.finetune.inference.tables import write_tables
 from fclseg.text import printable
@@ -81,7 +81,7 @@ class Inference:
             self._tell(results)
         if refused:
             raise DataError(
-                f"{len(refused)} of {len(self.cases) + len(self.cases.refused)} refused: {' / '.join(refused)}"
+                f"{len(refused)} of {len(patients) + len(self.cases.refused)} refused: {' / '.join(refused)}"
             )
         return results
 
@@ -182,7 +182,7 @@ class Inference:
 
     def _tell(self, results: list[PatientResult]) -> None:
         for result in results:
-            for value in result.values:
+            for value in [one for one in result.values if one.name.endswith(KEY_FIGURES)] or result.values:
                 caution = f" ({value.caution})" if value.caution else ""
                 print(f"{printable(result.patient)}: {value.name} {value}{caution}")
             for flag in result.flags:
