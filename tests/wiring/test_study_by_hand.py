@@ -82,13 +82,13 @@ def test_only_full_fine_tuning_moves_the_encoder(study, run, mode):
     ],
 )
 def test_the_encoder_that_a_fine_tuning_starts_from(study, job, changes, file):
-    data, cache, _ = study
+    cache = study[1]
     path = execute.start_of(cell_of(study, job, **changes), cache)
     assert path == cache.root / f"{file}.safetensors"
 
 
 def test_a_random_start_has_no_encoder(study):
-    data, cache, _ = study
+    cache = study[1]
     assert execute.start_of(replace(cell_of(study), pretraining=None), cache) is None
 
 
