@@ -32,7 +32,7 @@ from fclseg.flare.place import LOCAL_FILE
 
 SITES, LATE = ("site-1", "site-2"), "site-3"
 ROUNDS = 5
-LIMIT = 420
+LIMIT = 600
 RESTART_SECONDS = 5
 DISK = "64m"
 CHANGES = ["networks.channels", "images.size", "images.pixel_scale", "pretraining.batch_size"]

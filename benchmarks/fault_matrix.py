@@ -78,27 +78,28 @@ def _commit() -> str:
 
 
 def run_cases(out: Path, names: list[str], times: int) -> None:
-    """Run what is missing. The federation is started once, and again after a case that failed."""
+    """Run what is missing, each case once before any case is repeated. The federation is started once, and again after
+    a case that failed or that changed it."""
     results, bench = out / "results.jsonl", None
+    needed = dict.fromkeys(LONG_REFERENCE if name in LONG else REFERENCE for name in names)
     try:
-        needed = [LONG_REFERENCE if name in LONG else REFERENCE for name in names]
-        for name in [*dict.fromkeys(needed), *names]:
-            done = sum(one["case"] == name and "failed" not in one for one in read(results))
-            for _ in range(done, times if name in CASES else 1):
-                if bench is None:
-                    bench = FaultBench(out / f"federation-{time.time():.0f}")
-                    bench.prepare()
-                    bench.start()
-                try:
-                    found = measure(bench, name)
-                except FCLSegError as error:
-                    found = {"case": name, "failed": str(error), "version": _commit()}
-                print(json.dumps(found), flush=True)
-                with open(results, "a") as file:
-                    file.write(json.dumps(found) + "\n")
-                if "failed" in found or name in ("late-joiner", "clock-skew"):
-                    bench.stop()
-                    bench = None
+        for name, count in [*((name, 1) for name in needed), *((name, n + 1) for n in range(times) for name in names)]:
+            if sum(one["case"] == name and "failed" not in one for one in read(results)) >= count:
+                continue
+            if bench is None:
+                bench = FaultBench(out / f"federation-{time.time():.0f}")
+                bench.prepare()
+                bench.start()
+            try:
+                found = measure(bench, name)
+            except FCLSegError as error:
+                found = {"case": name, "failed": str(error), "version": _commit()}
+            print(json.dumps(found), flush=True)
+            with open(results, "a") as file:
+                file.write(json.dumps(found) + "\n")
+            if "failed" in found or name in ("late-joiner", "clock-skew"):
+                bench.stop()
+                bench = None
     finally:
         if bench:
             bench.stop()
