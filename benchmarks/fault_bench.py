@@ -31,7 +31,7 @@ from fclseg.flare.jobs import write_job
 from fclseg.flare.place import LOCAL_FILE
 
 SITES, LATE = ("site-1", "site-2"), "site-3"
-ROUNDS = 5
+ROUNDS = 20
 LIMIT = 600
 RESTART_SECONDS = 5
 DISK = "64m"

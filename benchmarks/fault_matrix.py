@@ -28,7 +28,7 @@ from fault_cases import CASES, NOTHING, SITE  # noqa: E402
 
 FAULT_AFTER = 1
 REFERENCE, LONG_REFERENCE = "no fault", "no fault, long"
-LONG = {LONG_REFERENCE: 30, "late-joiner": 30, "two-runs-one-name": 30}
+LONG = dict.fromkeys((LONG_REFERENCE, "late-joiner", "two-runs-one-name"), 60)
 """Rounds of runs that must last until another process has started."""
 BEGIN, END = "<!-- fault matrix -->", "<!-- end of the fault matrix -->"
 
@@ -36,21 +36,25 @@ BEGIN, END = "<!-- fault matrix -->", "<!-- end of the fault matrix -->"
 def measure(bench: FaultBench, name: str) -> dict[str, object]:
     """One run with one fault."""
     run = f"{name.replace(', ', '-').replace(' ', '-')}-{time.time():.0f}"
-    job_id, operator = bench.submit(run, rounds=LONG.get(name, ROUNDS)), NOTHING
+    operator = NOTHING
+    # NVFlare's command returns seconds after the job has started. The run may be over by then.
+    submitting = threading.Thread(target=bench.submit, args=[run], kwargs={"rounds": LONG.get(name, ROUNDS)})
+    submitting.start()
     until(lambda: len(bench.rounds(run)) >= FAULT_AFTER, "the first rounds")
     before, struck = len(bench.rounds(run)), time.monotonic()
     times: dict[str, float] = {}
     if name in CASES:
-        operator = _watched(bench, run, job_id, name, before, times)
+        operator = _watched(bench, run, name, before, times)
     until(lambda: bench.complete(run), "the run is complete")
     times["complete"] = time.monotonic() - struck
+    submitting.join()
     records = bench.rounds(run)
     missed = sum(report["status"] != "ok" for record in records for report in record["sites"].values())
     found = {"case": name, "operator": operator, "missed": missed, "sha": bench.digest(run), **times}
     return found | {"rounds": len(records), "version": _commit()}
 
 
-def _watched(bench: FaultBench, run: str, job_id: str, name: str, before: int, times: dict[str, float]) -> str:
+def _watched(bench: FaultBench, run: str, name: str, before: int, times: dict[str, float]) -> str:
     """Disturb the run while a thread notes when rounds finish again."""
     struck, done = time.monotonic(), threading.Event()
 
@@ -65,7 +69,7 @@ def _watched(bench: FaultBench, run: str, job_id: str, name: str, before: int, t
 
     threading.Thread(target=watch, daemon=True).start()
     try:
-        return CASES[name](bench, run, job_id)
+        return CASES[name](bench, run)
     finally:
         done.set()
 
