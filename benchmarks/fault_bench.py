@@ -31,8 +31,8 @@ from fclseg.flare.jobs import write_job
 from fclseg.flare.place import LOCAL_FILE
 
 SITES, LATE = ("site-1", "site-2"), "site-3"
-ROUNDS = 5
-LIMIT = 420
+ROUNDS = 20
+LIMIT = 600
 RESTART_SECONDS = 5
 DISK = "64m"
 CHANGES = ["networks.channels", "images.size", "images.pixel_scale", "pretraining.batch_size"]
