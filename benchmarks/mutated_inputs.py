@@ -13,7 +13,6 @@ import gzip
 import io
 import json
 import os
-import signal
 import sys
 import tempfile
 from collections import Counter
@@ -24,20 +23,18 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import torch
-from outcomes import Counts, report, too_long
+from outcomes import REFUSED, Counts, outcome_of, report
 from torch import nn
 
 from fclseg.anatomy.families.plain import from_labels
 from fclseg.data.check import check_folder
-from fclseg.errors import DataError
 from fclseg.finetune.inference.cases import find_cases
 from fclseg.finetune.inference.run import Inference
 from fclseg.finetune.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 
 SHAPE, SIZES = (26, 24, 4), (1.5, 1.5, 8.0)
-SECONDS = 60
-REFUSED, RIGHT, EITHER, ANY = "refused", "right", "either", "any labels"
+RIGHT, EITHER, ANY = "right", "either", "any labels"
 ALLOWED = {EITHER: {REFUSED, RIGHT}, ANY: {REFUSED, ANY}}
 Random = np.random.Generator
 
@@ -216,8 +213,8 @@ def outcome(mutation: Mutation, folder: Path, random: Random, segmenter: Segment
     write(path)
     (data / "labels.json").write_text('{"structures": {"1": "LV"}}')
     mutation.change(path, random)
-    signal.alarm(SECONDS)
-    try:
+
+    def attempt() -> str:
         problems = check_folder(data).problems
         if problems:
             return REFUSED if all("\n" not in problem for problem in problems) else "more than a sentence"
@@ -225,14 +222,8 @@ def outcome(mutation: Mutation, folder: Path, random: Random, segmenter: Segment
         if mutation.expected == ANY:
             return ANY
         return RIGHT if right(nib.load(path), nib.load(out / "a_seg.nii.gz"), out) else "wrong"
-    except DataError as error:
-        return REFUSED if "\n" not in str(error) else "more than a sentence"
-    except TimeoutError:
-        return "hang"
-    except Exception as error:
-        return f"traceback: {type(error).__name__}: {str(error)[:60]}"
-    finally:
-        signal.alarm(0)
+
+    return outcome_of(attempt)
 
 
 def right(image: nib.Nifti1Image, labels: nib.Nifti1Image, out: Path) -> bool:
@@ -252,7 +243,6 @@ def right(image: nib.Nifti1Image, labels: nib.Nifti1Image, out: Path) -> bool:
 
 def run(count: int, seed: int = 0) -> tuple[Counts, list[str]]:
     """Outcomes by class, and all failures."""
-    signal.signal(signal.SIGALRM, too_long)
     organ = from_labels({"structures": {"1": "LV"}}, "-")
     segmenters = [
         Segmenter(TrainedModel(Threshold(), replace(organ, compact=compact), 32, 1.5, "demo"))  # type: ignore[arg-type]

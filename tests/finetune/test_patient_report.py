@@ -59,7 +59,7 @@ def browse(*arguments, folder):
 
 WIDER = """onload=()=>{const d=document.getElementById("f").contentDocument;
 for(const e of d.querySelectorAll("details"))e.open=true;const w=d.documentElement.clientWidth;
-const out=[...d.querySelectorAll("body *")].filter(e=>
+const out=[...d.querySelectorAll("body *:not(figure img)")].filter(e=>
 e.getBoundingClientRect().right>w+1||e.scrollWidth>e.clientWidth+1&&e.className=="scroll");
 document.getElementById("w").textContent="outside: "+out.length}"""
 

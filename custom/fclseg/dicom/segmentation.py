@@ -85,6 +85,8 @@ def _images(sources: Sequence[Source]) -> list[Any]:
     for image in images:
         for name in PATIENT_AND_STUDY:
             setattr(image, name, getattr(image, name, ""))
+        if sources[0].frame is None and not getattr(image, "SliceThickness", None):
+            image.SliceThickness = f"{_distance(images):.4f}"
     return images
 
 
@@ -106,14 +108,21 @@ def _planes(seg: Any, sources: Sequence[Source]) -> dict[str, Any]:
     """Positions of the slices of one phase, which are only some of the frames of an enhanced file."""
     known = {source: header for path in {source.path for source in sources} for source, header in headers(path)}
     own = [known[source] for source in sources]
-    steps = np.linalg.norm(np.diff([np.array(one.ImagePositionPatient, float) for one in own], axis=0), axis=1)
-    thickness = float(getattr(own[0], "SliceThickness", None) or (steps.mean() if len(steps) else 1.0))
-    between = float(steps.mean()) if len(steps) else thickness
+    between = _distance(own)
+    thickness = float(getattr(own[0], "SliceThickness", None) or between)
     return {
         "plane_positions": [seg.PlanePositionSequence("PATIENT", one.ImagePositionPatient) for one in own],
         "plane_orientation": seg.PlaneOrientationSequence("PATIENT", own[0].ImageOrientationPatient),
         "pixel_measures": seg.PixelMeasuresSequence(own[0].PixelSpacing, thickness, between),
     }
+
+
+def _distance(headers: Sequence[Any]) -> float:
+    """The mean distance between neighbouring slices in mm; for a single slice its thickness, or 1."""
+    if len(headers) < 2:
+        return float(getattr(headers[0], "SliceThickness", None) or 1.0)
+    places = [np.array(one.ImagePositionPatient, float) for one in headers]
+    return float(np.linalg.norm(np.diff(places, axis=0), axis=1).mean())
 
 
 def read_segmentation(path: Path) -> np.ndarray:

@@ -92,7 +92,7 @@ def _groups(values: Sequence[Value], normals: dict[str, Normal], anatomy: Anatom
 
 
 def _range(value: Value, normal: Normal) -> str:
-    men, women = (f"{mean - 2 * sd:g} to {mean + 2 * sd:g}" for mean, sd in (normal.men, normal.women))
+    men, women = (f"{mean - 2 * sd:g}–{mean + 2 * sd:g}" for mean, sd in (normal.men, normal.women))
     return f"men {men}, women {women} {value.unit}"
 
 
