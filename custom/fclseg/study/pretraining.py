@@ -22,6 +22,9 @@ def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
     )
     rounds = run.rounds()
     seconds = sum(one["seconds"] for one in rounds)  # the sum over all parts of an interrupted run
-    network: dict[str, Any] = {} if run.network is None else {"network": str(run.network.relative_to(cache.root))}
-    network |= {"site_networks": networks} if networks else {}
-    return {"run": {"rounds": rounds}, "encoders": encoders, **network, "seconds": seconds}
+    result: dict[str, Any] = {"run": {"rounds": rounds}, "encoders": encoders, "seconds": seconds}
+    if run.network is not None:
+        result["network"] = str(run.network.relative_to(cache.root))
+    if networks:
+        result["site_networks"] = networks
+    return result
