@@ -18,7 +18,7 @@ TEXTS = {
 EPILOG = """\
 The attacker is another hospital: it has the patients of --known and everything that other sites and the server send.
 All other patients in the data folder are victims. Compare each figure with that of a blind guess or of chance, which is
-printed too; names that end in _error are standard errors over patients. docs/privacy.md has the table for real patients.
+printed too; names that end in _error are standard errors over patients. docs/privacy.md has figures of real patients.
 
 examples
   fclseg pretrain --job fcl --data ACDC --splits splits.json --name fcl
