@@ -31,7 +31,7 @@ from fclseg.data.slices import open_store
 from fclseg.federation.exchange import get_row
 from fclseg.finetune.protocols import draw
 from fclseg.flare.model import GlobalModel
-from fclseg.flare.run_folder import ENCODER, RunFolder
+from fclseg.flare.runs.run_folder import ENCODER, RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.training import RoundResult
 from fclseg.presets import Preset, get_preset

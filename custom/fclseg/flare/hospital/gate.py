@@ -14,12 +14,12 @@ from typing import Any
 from fclseg.federation.exchange import DISTANCE, goes_up
 from fclseg.federation.robust import update_norm
 from fclseg.federation.states import Arrays, to_arrays
-from fclseg.flare.admission import Admission, Admissions, fingerprint, hours_since
-from fclseg.flare.audit import REFUSED, SENT, Audit
-from fclseg.flare.budget import Budget
 from fclseg.flare.diagnostics import PREFIX
+from fclseg.flare.hospital.admission import Admission, Admissions, fingerprint, hours_since
+from fclseg.flare.hospital.audit import REFUSED, SENT, Audit
+from fclseg.flare.hospital.budget import Budget
+from fclseg.flare.hospital.policy import PolicyError
 from fclseg.flare.messages import CALIBRATES, Message
-from fclseg.flare.policy import PolicyError
 from fclseg.flare.site import Site
 from fclseg.privacy.settings import NETWORKS, NO_PROTECTION, PrivacySettings
 
