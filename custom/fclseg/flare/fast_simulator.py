@@ -96,7 +96,7 @@ class SiteStarter:
         that is computing a mean at that moment waits for them for ever.
         """
         if not brings_code(env):
-            _, _, module, *rest = arguments
+            module, rest = arguments[2], arguments[3:]
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
