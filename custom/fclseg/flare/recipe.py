@@ -25,7 +25,7 @@ from fclseg.federation.exchange import Row, get_row
 from fclseg.files import write_text
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
 from fclseg.flare.jobs import budget, write_job
-from fclseg.flare.project import STORE, describe_project
+from fclseg.flare.kits.project import STORE, describe_project
 from fclseg.flare.settings import RunSettings
 from fclseg.presets import get_preset
 

@@ -41,7 +41,7 @@ IMPORTS = (
     "fclseg.flare.curves",
     "fclseg.flare.filters.ptnu",
     "fclseg.flare.memory",
-    "fclseg.flare.run_folder",
+    "fclseg.flare.runs.run_folder",
     "fclseg.methods.byol",
     "fclseg.methods.registry",
     "fclseg.methods.training",
