@@ -162,6 +162,11 @@ class FaultBench:
         parts = b"".join(name.encode() + tensors[name].tobytes() for name in sorted(tensors))
         return hashlib.sha256(parts).hexdigest()[:12]
 
+    def forget(self, run: str) -> None:
+        """Free the small file systems for the next runs."""
+        for party in (SERVER, *self.links):
+            shutil.rmtree(self.disk(party) / run, ignore_errors=True)
+
     def meta(self, job_id: str) -> str:
         with contextlib.suppress(FCLSegError, subprocess.TimeoutExpired):
             return self.federation.job("meta", job_id, "--format", "json", timeout=60)

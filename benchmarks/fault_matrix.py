@@ -51,6 +51,7 @@ def measure(bench: FaultBench, name: str) -> dict[str, object]:
     records = bench.rounds(run)
     missed = sum(report["status"] != "ok" for record in records for report in record["sites"].values())
     found = {"case": name, "operator": operator, "missed": missed, "sha": bench.digest(run), **times}
+    bench.forget(run)
     return found | {"rounds": len(records), "version": _commit()}
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from nvflare.utils.job_launcher_utils import add_custom_dir_to_path
 
 from fclseg.flare.fast_simulator import SiteStarter, StartedSite
 
@@ -29,6 +30,7 @@ def starter(tmp_path_factory):
     folder = tmp_path_factory.mktemp("module")
     (folder / "a_site.py").write_text(MODULE)
     with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
         patch.setenv("PYTHONPATH", str(folder))
         starter = SiteStarter()
         yield starter
@@ -36,9 +38,11 @@ def starter(tmp_path_factory):
         assert starter.process.wait(60) == 0, "it ends when the simulator does"
 
 
-def start(starter, result, seconds=0, code=0, **variables):
+def start(starter, result, seconds=0, code=0, custom=None, **variables):
     command = [sys.executable, "-m", "a_site", str(result), str(seconds), str(code)]
-    return starter.start(command, env={**os.environ, **variables}, preexec_fn=os.setsid, shell=False)
+    environment = {**os.environ, **variables}
+    add_custom_dir_to_path(str(custom or result.parent / "no-code"), environment)  # as the simulator does it
+    return starter.start(command, env=environment, preexec_fn=os.setsid, shell=False)
 
 
 def written(result):
@@ -77,11 +81,10 @@ def test_two_sites_number_their_streams_differently(starter, tmp_path):
 
 def test_a_job_with_code_of_its_own_gets_a_new_interpreter(starter, tmp_path):
     (tmp_path / "custom").mkdir()
-    path = os.pathsep.join([os.environ["PYTHONPATH"], str(tmp_path / "custom")])
     for code in (False, True):
         if code:
             (tmp_path / "custom" / "fclseg.py").write_text("")
-        site = start(starter, tmp_path / f"{code}", PYTHONPATH=path)
+        site = start(starter, tmp_path / f"{code}", custom=tmp_path / "custom")
         assert isinstance(site, subprocess.Popen) == code
         assert site.wait(120) == 0
 
@@ -94,3 +97,13 @@ def test_sites_start_without_the_starter_if_it_has_died(starter, tmp_path):
     assert isinstance(site, subprocess.Popen)
     assert site.wait(120) == 3
     other.close()
+
+
+def test_real_parties_start_no_starter(monkeypatch):
+    """NVFlare imports its simulator in every process, so that says nothing."""
+    import fclseg.flare.fast_simulator as module
+
+    assert not module.in_simulator()
+    monkeypatch.setattr(module, "SiteStarter", lambda: pytest.fail("a starter was started"))
+    module.speed_up_simulator()
+    assert module.simulator_runner.subprocess is subprocess

@@ -6,6 +6,7 @@ changes that, so the server's part of a job replaces these three points in its o
 unchanged.
 """
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -17,10 +18,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from nvflare.private.fed.app.simulator import simulator_runner
+
 from fclseg.flare import site_starter
 from fclseg.flare.site_starter import Request
 
-SIMULATOR = "nvflare.private.fed.app.simulator.simulator_runner"
 SHORT_SECONDS = 0.02
 
 
@@ -83,14 +85,18 @@ class SiteStarter:
             command = [sys.executable, "-m", site_starter.__name__, str(theirs.fileno())]
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
 
-    def start(self, arguments: list[str], env: dict[str, str], **options: Any) -> StartedSite | subprocess.Popen:
-        """Start ``python -m MODULE ...`` in place of ``subprocess.Popen``.
+    def start(self, arguments: list[str], env: dict[str, str], **_: Any) -> StartedSite | subprocess.Popen:
+        """Start ``python -m MODULE ...`` in place of ``subprocess.Popen``. NVFlare's options (a new session) are always
+        the same.
 
         A job with code of its own gets a new interpreter, because that code may replace what is already imported. So
         does every site if the starter has died.
+
+        This process must not be forked, as NVFlare does it: OpenBLAS stops its threads when that happens, and a server
+        that is computing a mean at that moment waits for them for ever.
         """
         if not brings_code(env):
-            _, _, module, *rest = arguments
+            module, rest = arguments[2], arguments[3:]
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
@@ -98,7 +104,7 @@ class SiteStarter:
                 return StartedSite(arguments, ours)
             except (OSError, EOFError):
                 ours.close()
-        return subprocess.Popen(arguments, env=env, **options)
+        return subprocess.Popen(arguments, env=env, start_new_session=True)
 
     def close(self) -> None:
         """End the starter. The sites that it started go on."""
@@ -107,17 +113,22 @@ class SiteStarter:
 
 def brings_code(env: Mapping[str, str]) -> bool:
     """Whether the folders that NVFlare adds for a job contain Python files."""
-    known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    added = [folder for folder in env.get("PYTHONPATH", "").split(os.pathsep) if folder and folder not in known]
+    added = set(env.get("PYTHONPATH", "").split(os.pathsep)) - {"", *sys.path}  # NVFlare also passes all of sys.path
     return any(next(Path(folder).rglob("*.py"), None) for folder in added)
+
+
+def in_simulator() -> bool:
+    """Whether this process is the one that the simulator starts for the server. A context, which would say so, comes
+    too late to import everything in the meantime."""
+    target = getattr(multiprocessing.current_process(), "_target", None)
+    return isinstance(getattr(target, "__self__", None), simulator_runner.SimulatorRunner)
 
 
 def speed_up_simulator() -> None:
     """Called in the server's process of a job. Does nothing outside the simulator."""
-    simulator = sys.modules.get(SIMULATOR)
-    if simulator is None or sys.platform != "linux":
+    if not in_simulator() or sys.platform != "linux":
         return
-    vars(simulator).update(
+    vars(simulator_runner).update(
         subprocess=SimpleNamespace(Popen=SiteStarter().start, TimeoutExpired=subprocess.TimeoutExpired),
         time=SimpleNamespace(time=time.time, sleep=lambda seconds: time.sleep(min(seconds, SHORT_SECONDS))),
     )
