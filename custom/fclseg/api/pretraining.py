@@ -22,7 +22,7 @@ from fclseg.flare.settings import RunSettings
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method, method_class
 from fclseg.networks.interface import EncoderFactory
-from fclseg.networks.loading import load_network, save_encoder
+from fclseg.networks.loading import save_encoder
 from fclseg.presets import Preset, get_preset
 from fclseg.privacy.settings import NO_PROTECTION, PrivacySettings
 from fclseg.resources import shipped_model
@@ -133,11 +133,9 @@ def _in_this_process(federation: LocalFederation, folder: Path) -> Pretrained:
 
 
 def _start(method: Method, row: Row, anatomy: Anatomy) -> Method:
-    """The method with the network that its job starts from, as online and as target network."""
+    """The method with the network that its job starts from."""
     if row.start == SHIPPED:
-        load_network(method.online, shipped_model(anatomy.bundle))
-        if method.has_target:
-            method.receive({"target": method.send("online")})
+        method.start_from(shipped_model(anatomy.bundle))
     return method
 
 

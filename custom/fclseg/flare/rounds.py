@@ -12,6 +12,7 @@ from fclseg.flare.aggregator import Aggregator
 from fclseg.flare.attendance import Attendance
 from fclseg.flare.coding import Coded, Coding, start_downlink
 from fclseg.flare.diagnostics import Diagnostics, take
+from fclseg.flare.free_memory import return_free_memory
 from fclseg.flare.messages import CALIBRATES, DISTANCE_TASK, PRETRAIN_TASK, Message
 from fclseg.flare.meter import Meter
 from fclseg.flare.model import GlobalModel
@@ -19,7 +20,7 @@ from fclseg.flare.reports import read_report
 from fclseg.flare.runs.run_folder import RunFolder, describe
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
-from fclseg.networks.loading import load_encoder, load_network
+from fclseg.networks.loading import load_encoder
 
 Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], dict[str, str]]
 """(task, message per site, time-out, what to do with an answer) -> the sites that failed, and why."""
@@ -39,10 +40,10 @@ class RunLoop:
         self.method = build_method(settings.row, self.preset, settings.seed, anatomy)
         if settings.encoder:
             load_encoder(self.method.online, settings.encoder)
+            if self.method.has_target:
+                self.method.receive({"target": self.method.send("online")})
         if network := settings.network_file:
-            load_network(self.method.online, network)
-        if self.method.has_target and (settings.encoder or settings.network):
-            self.method.receive({"target": self.method.send("online")})
+            self.method.start_from(network)
         initial = GlobalModel.initial(settings.row, self.method)
         self.like = {**initial.means, **{name: to_arrays(self.method.send(name)) for name in initial.others}}
         codec, known = settings.run_codec, not (settings.encoder or settings.network)
@@ -64,6 +65,7 @@ class RunLoop:
             record = self._round(number, ask)
             self.folder.save(self.model, record)
             log(describe(record, rounds))
+            return_free_memory()
         shared = self.settings.row.shares_online
         if shared:
             self.method.receive({"online": to_tensors(self.model.means["online"])})
