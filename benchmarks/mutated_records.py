@@ -30,8 +30,8 @@ from fclseg.data.phantom import write_phantom
 from fclseg.data.sites import Splits
 from fclseg.documents import read_json
 from fclseg.errors import FCLSegError
-from fclseg.flare.policy import Policy, read_site_file
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.hospital.policy import Policy, read_site_file
+from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.model_file import TrainedModel, load_model, write_model
 from fclseg.study.report.page import write_report

@@ -20,7 +20,7 @@ from inprocess import InProcess
 from fclseg.data.phantom import write_phantom
 from fclseg.finetune.run import FinetuneSpec, finetune
 from fclseg.flare.messages import Message
-from fclseg.flare.run_folder import GLOBAL
+from fclseg.flare.runs.run_folder import GLOBAL
 
 SITES = [f"site-{number}" for number in range(1, 5)]
 BAD, FACTOR = SITES[-1], 1000

@@ -20,8 +20,8 @@ import yaml
 
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder
+from fclseg.flare.kits.project import find_value
 from fclseg.flare.place import LOCAL_FILE
-from fclseg.flare.project import find_value
 
 PROJECT = Path(__file__).with_name("project.yml")
 BIN = Path(sys.executable).parent

@@ -23,7 +23,7 @@ from pathlib import Path
 from fclseg.cli import build_parser
 build_parser()
 import fclseg.finetune.file_evaluation, fclseg.finetune.dataset, fclseg.data.slices, fclseg.study.cache
-import fclseg.locks, fclseg.flare.overview
+import fclseg.locks, fclseg.flare.runs.overview
 from fclseg.data.store_files import store_lock
 from fclseg.finetune.inference.run import Inference
 from fclseg.finetune.inference.cases import find_cases

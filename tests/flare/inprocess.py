@@ -16,13 +16,13 @@ from fclseg.flare import jobs
 from fclseg.flare.attendance import Attendance
 from fclseg.flare.controller import read_result
 from fclseg.flare.executor import SiteExecutor
+from fclseg.flare.hospital.policy import EVERYTHING
 from fclseg.flare.learner import SiteLearner
 from fclseg.flare.messages import PRETRAIN_TASK
 from fclseg.flare.meter import Meter
 from fclseg.flare.place import LOCAL_FILE
-from fclseg.flare.policy import EVERYTHING
 from fclseg.flare.rounds import RunLoop
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import read_state
 

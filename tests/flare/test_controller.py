@@ -10,7 +10,7 @@ from nvflare.apis.signal import Signal
 
 from fclseg.data.phantom import write_phantom
 from fclseg.flare.controller import RoundController
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.runs.run_folder import RunFolder
 
 SITES = ("site-1", "site-2", "site-3")
 

@@ -12,7 +12,7 @@ from fclseg.federation.states import to_arrays
 from fclseg.flare.aggregator import Aggregator
 from fclseg.flare.messages import Message
 from fclseg.flare.model import GlobalModel
-from fclseg.flare.run_folder import GLOBAL, RunFolder
+from fclseg.flare.runs.run_folder import GLOBAL, RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
 from fclseg.networks.model_file import MODEL, load_model

@@ -12,7 +12,7 @@ from fclseg.data.phantom import write_phantom
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.flare.launch import derive_job, read_job, simulate
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
 
 JOB = Path(__file__).parents[2] / "jobs" / "fclopt_dp"

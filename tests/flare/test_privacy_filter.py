@@ -11,14 +11,14 @@ from nvflare.apis.signal import Signal
 
 from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
-from fclseg.flare.audit import Audit
 from fclseg.flare.executor import SiteExecutor
 from fclseg.flare.filters.privacy import ClipAndNoise
+from fclseg.flare.hospital.audit import Audit
+from fclseg.flare.hospital.policy import EVERYTHING
 from fclseg.flare.learner import SiteLearner
 from fclseg.flare.messages import PRETRAIN_TASK, Message
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.place import LOCAL_FILE
-from fclseg.flare.policy import EVERYTHING
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
 

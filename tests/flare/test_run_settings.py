@@ -15,7 +15,7 @@ from fclseg.errors import DataError, FCLSegError
 from fclseg.flare.controller import RoundController
 from fclseg.flare.messages import Message
 from fclseg.flare.place import Place
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.site import Site
 

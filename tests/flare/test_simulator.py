@@ -14,7 +14,7 @@ from fclseg.data.phantom import write_phantom
 from fclseg.federation.codecs.presets import PLAIN, get_codec
 from fclseg.federation.exchange import OTHERS, ROWS
 from fclseg.federation.payload import component_arrays, mean_traffic
-from fclseg.flare.run_folder import GLOBAL, RunFolder
+from fclseg.flare.runs.run_folder import GLOBAL, RunFolder
 from fclseg.flare.tensors import read_state
 from fclseg.methods.registry import build_method
 from fclseg.networks.loading import load_encoder

@@ -6,8 +6,8 @@ from nvflare.recipe import SimEnv
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import ROWS
 from fclseg.flare.jobs import defaults, files
-from fclseg.flare.overview import read_run
 from fclseg.flare.recipe import PretrainRecipe
+from fclseg.flare.runs.overview import read_run
 
 
 @pytest.mark.parametrize("job", sorted(ROWS))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fclseg.data.phantom import write_phantom
-from fclseg.flare.kit import Kit
+from fclseg.flare.kits.kit import Kit
 
 sys.path.append(str(Path(__file__).parents[2] / "poc"))  # the federation of the proof of concept, which makes kits
 

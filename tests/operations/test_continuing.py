@@ -10,13 +10,13 @@ import pytest
 from fclseg import __version__
 from fclseg.errors import PublicError
 from fclseg.federation.exchange import get_row
-from fclseg.flare.attempts import Attempts
 from fclseg.flare.jobs import write_job
 from fclseg.flare.messages import Message, check_version
 from fclseg.flare.place import Place
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.runs.attempts import Attempts
+from fclseg.flare.runs.run_folder import RunFolder
+from fclseg.flare.runs.submitted import SubmittedRun, run_of_job
 from fclseg.flare.site import Site
-from fclseg.flare.submitted import SubmittedRun, run_of_job
 
 
 def _app(folder: Path) -> bytes:
@@ -76,9 +76,9 @@ def test_a_site_refuses_a_server_of_another_version_before_it_reads_its_settings
 def test_kits_keep_their_runs_and_wait_for_the_server(federation):
     server = json.loads((federation.kit("localhost") / "local" / "resources.json.default").read_text())
     components = {entry["id"]: entry for entry in server["components"]}
-    assert components["run_keeper"]["path"] == "fclseg.flare.keeper.RunKeeper"
+    assert components["run_keeper"]["path"] == "fclseg.flare.runs.keeper.RunKeeper"
     assert components["job_scheduler"]["args"]["max_schedule_count"] >= 1_000_000
-    assert "fclseg.flare.keeper.RunKeeper" not in server["class_allow_list"]  # no job can name it
+    assert "fclseg.flare.runs.keeper.RunKeeper" not in server["class_allow_list"]  # no job can name it
     client = json.loads((federation.kit("site-1") / "startup" / "fed_client.json").read_text())
     assert client["client"]["engine_create_timeout"] > 365 * 86400
     assert client["client"]["communication_timeout"] == 30

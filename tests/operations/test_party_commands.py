@@ -12,12 +12,12 @@ import yaml
 from parties import free_ports
 
 from fclseg.cli import main
-from fclseg.flare.kit import Kit
-from fclseg.flare.overview import read_run
+from fclseg.flare.hospital.policy import SAMPLE, read_site_file
+from fclseg.flare.kits.kit import Kit
+from fclseg.flare.kits.project import describe_project
+from fclseg.flare.kits.service import search_path, unit
 from fclseg.flare.place import LOCAL_FILE
-from fclseg.flare.policy import SAMPLE, read_site_file
-from fclseg.flare.project import describe_project
-from fclseg.flare.service import search_path, unit
+from fclseg.flare.runs.overview import read_run
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -130,7 +130,7 @@ def _until(done, seconds: int) -> None:
 
 def test_versions_and_dates_stand_in_every_run(tmp_path):
     from fclseg import __version__
-    from fclseg.flare.run_folder import RunFolder
+    from fclseg.flare.runs.run_folder import RunFolder
 
     folder = RunFolder(tmp_path / "run")
     folder.open({"settings": {"job": "fclopt"}}, fresh=False)

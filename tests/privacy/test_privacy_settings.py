@@ -3,7 +3,7 @@
 import pytest
 
 from fclseg.errors import FCLSegError
-from fclseg.flare.policy import Policy
+from fclseg.flare.hospital.policy import Policy
 from fclseg.flare.settings import RunSettings
 from fclseg.privacy.settings import NAMES, PrivacySettings
 from fclseg.study.job_options import JobOptions

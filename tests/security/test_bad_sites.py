@@ -16,7 +16,7 @@ from fclseg.errors import FCLSegError
 from fclseg.federation.robust import CLIP, MEDIAN_RULE, OFF, TRIMMED_RULE
 from fclseg.flare.messages import Message
 from fclseg.flare.rounds import RunLoop
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
 
 SITES = ("site-1", "site-2", "site-3", "site-4")

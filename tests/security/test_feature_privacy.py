@@ -9,9 +9,9 @@ from inprocess import InProcess
 
 from fclseg.cli import main
 from fclseg.data.phantom import write_phantom
-from fclseg.flare.audit import Audit
+from fclseg.flare.hospital.audit import Audit
+from fclseg.flare.hospital.policy import EVERYTHING
 from fclseg.flare.place import LOCAL_FILE
-from fclseg.flare.policy import EVERYTHING
 from fclseg.privacy.accountant import epsilon
 
 SITES = ("site-1", "site-2")

@@ -16,7 +16,7 @@ from nvflare.security.security import FLAuthorizer
 from fclseg.federation.exchange import ROWS
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
 from fclseg.flare.jobs import client, defaults, server
-from fclseg.flare.provisioning import PERMISSIONS
+from fclseg.flare.kits.provisioning import PERMISSIONS
 
 FOREIGN = (
     "fclseg.finetune.run.finetune",  # its overrides are expressions of MONAI

@@ -12,8 +12,8 @@ from fclseg.documents import read_json
 from fclseg.errors import FCLSegError
 from fclseg.federation.states import to_tensors
 from fclseg.flare.model import GlobalModel
-from fclseg.flare.run_files import CONFIG
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.runs.run_files import CONFIG
+from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method

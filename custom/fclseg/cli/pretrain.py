@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace, source: Path) -> int:
     from fclseg.flare.launch import PICKUP_SECONDS, derive_job, read_job, simulate
-    from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
+    from fclseg.flare.runs.run_folder import SIMULATOR_LOG, RunFolder
     from fclseg.flare.settings import RunSettings
 
     _, given = read_job(source)
@@ -170,7 +170,7 @@ class RoundLines:
     """One line per finished round, read from the run folder."""
 
     def __init__(self, folder: Path, rounds: int):
-        from fclseg.flare.run_folder import RunFolder, describe
+        from fclseg.flare.runs.run_folder import RunFolder, describe
 
         self._describe = describe
         self._folder, self._rounds = RunFolder(folder), rounds

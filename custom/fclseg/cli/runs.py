@@ -22,8 +22,8 @@ def register(subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.lead import describe_submitted
-    from fclseg.flare.overview import describe_run, find_runs
+    from fclseg.flare.runs.lead import describe_submitted
+    from fclseg.flare.runs.overview import describe_run, find_runs
 
     if arguments.kit is not None:
         for line in list(describe_submitted(arguments.kit)) or [f"no run was submitted with {arguments.kit}"]:

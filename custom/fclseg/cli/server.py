@@ -34,8 +34,8 @@ def register(subparsers) -> None:
 
 
 def init(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.project import make_kits
-    from fclseg.flare.service import start_kit
+    from fclseg.flare.kits.project import make_kits
+    from fclseg.flare.kits.service import start_kit
 
     parties = make_kits(arguments.folder.absolute(), arguments.host, arguments.sites.split(","), arguments.port)
     steps = {

@@ -38,7 +38,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 def _report(kit: Path) -> int:
     """Print one line per check. Returns the number of faults."""
-    from fclseg.flare.kit_check import check_kit
+    from fclseg.flare.kits.kit_check import check_kit
 
     faults = 0
     for result in check_kit(kit):
@@ -48,8 +48,8 @@ def _report(kit: Path) -> int:
 
 
 def join(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.kit import Kit
-    from fclseg.flare.service import install_service, start_kit
+    from fclseg.flare.kits.kit import Kit
+    from fclseg.flare.kits.service import install_service, start_kit
 
     kit = Kit(arguments.kit.absolute())
     if kit.missing:

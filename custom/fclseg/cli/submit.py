@@ -42,8 +42,8 @@ def register(subparsers) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from fclseg.federation.exchange import get_row
     from fclseg.flare.jobs import budget, write_job
-    from fclseg.flare.lead import add_command, remember_job
-    from fclseg.flare.project import submit_job
+    from fclseg.flare.kits.project import submit_job
+    from fclseg.flare.runs.lead import add_command, remember_job
     from fclseg.flare.settings import RunSettings
     from fclseg.presets import full_name, get_preset
 

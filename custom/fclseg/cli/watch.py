@@ -11,7 +11,7 @@ from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
 if TYPE_CHECKING:
-    from fclseg.flare.overview import RunOverview
+    from fclseg.flare.runs.overview import RunOverview
 
 SECONDS = 2.0
 
@@ -33,8 +33,8 @@ def register(subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.overview import RUNNING, read_run
-    from fclseg.flare.run_files import CONFIG
+    from fclseg.flare.runs.overview import RUNNING, read_run
+    from fclseg.flare.runs.run_files import CONFIG
 
     folder = next(
         (path for path in (arguments.runs / arguments.name, Path(arguments.name)) if (path / CONFIG).exists()), None
@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _serve(folder: Path, port: int) -> None:
-    from fclseg.flare.overview import read_run
-    from fclseg.flare.watch_page import page_server
+    from fclseg.flare.runs.overview import read_run
+    from fclseg.flare.runs.watch_page import page_server
 
     try:
         server = page_server(lambda: read_run(folder), port)
@@ -64,7 +64,7 @@ def _serve(folder: Path, port: int) -> None:
 
 
 def _show(run: "RunOverview") -> None:
-    from fclseg.flare.overview import describe_run
+    from fclseg.flare.runs.overview import describe_run
 
     if sys.stdout.isatty():
         print("\033[2J\033[H", end="")

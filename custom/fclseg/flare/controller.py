@@ -27,7 +27,7 @@ from fclseg.flare.messages import NEEDS_WHOLE, REASON, Message
 from fclseg.flare.meter import Meter
 from fclseg.flare.place import Place
 from fclseg.flare.rounds import RunLoop
-from fclseg.flare.run_folder import RunFolder
+from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings, start_over
 from fclseg.flare.simulation import shared_places
 from fclseg.flare.stream_timers import share_stream_timers

@@ -20,7 +20,7 @@ from fclseg.federation.exchange import get_row
 from fclseg.files import write_text
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
 from fclseg.flare.jobs import CUSTOM, NOTE, add_codec, client, is_coded, server
-from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
+from fclseg.flare.runs.run_folder import SIMULATOR_LOG, RunFolder
 
 SERVER_CONFIG, CLIENT_CONFIG = "app/config/config_fed_server.json", "app/config/config_fed_client.json"
 RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")

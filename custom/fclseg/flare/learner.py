@@ -52,7 +52,7 @@ class SiteLearner(Learner):
         import torch
 
         from fclseg.flare.memory import SiteState
-        from fclseg.flare.run_folder import ENCODER, MODEL, export_encoder, export_model
+        from fclseg.flare.runs.run_folder import ENCODER, MODEL, export_encoder, export_model
         from fclseg.methods.training import optimizer_state
 
         site, message = self.open(data, fl_ctx)

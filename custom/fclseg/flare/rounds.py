@@ -16,7 +16,7 @@ from fclseg.flare.messages import CALIBRATES, DISTANCE_TASK, PRETRAIN_TASK, Mess
 from fclseg.flare.meter import Meter
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.reports import read_report
-from fclseg.flare.run_folder import RunFolder, describe
+from fclseg.flare.runs.run_folder import RunFolder, describe
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
 from fclseg.networks.loading import load_encoder

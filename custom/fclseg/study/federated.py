@@ -18,7 +18,7 @@ from fclseg.finetune.protocols import Draw
 from fclseg.flare.attendance import Attendance
 from fclseg.flare.jobs import write_job
 from fclseg.flare.launch import PICKUP_SECONDS, simulate
-from fclseg.flare.run_folder import SIMULATOR_LOG, RunFolder
+from fclseg.flare.runs.run_folder import SIMULATOR_LOG, RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.networks.model_file import load_model
 from fclseg.presets import Preset, get_preset

@@ -15,12 +15,12 @@ from fclseg.errors import PublicError
 from fclseg.federation.exchange import DISTANCE, goes_up
 from fclseg.federation.robust import update_norm
 from fclseg.federation.states import Arrays, to_arrays
-from fclseg.flare.admission import Admission, Admissions, fingerprint, hours_since
-from fclseg.flare.audit import REFUSED, SENT, Audit
-from fclseg.flare.budget import Budget
 from fclseg.flare.diagnostics import PREFIX
+from fclseg.flare.hospital.admission import Admission, Admissions, fingerprint, hours_since
+from fclseg.flare.hospital.audit import REFUSED, SENT, Audit
+from fclseg.flare.hospital.budget import Budget
+from fclseg.flare.hospital.policy import PolicyError
 from fclseg.flare.messages import CALIBRATES, Message
-from fclseg.flare.policy import PolicyError
 from fclseg.flare.site import Site
 from fclseg.privacy.settings import NETWORKS, NO_PROTECTION, PrivacySettings
 
@@ -122,7 +122,7 @@ class Gate:
         """Apply the protections to what leaves. Returns the noise multipliers of everything that now has noise."""
         if not settings.shown() or not (answer.components or answer.others):
             return {}
-        from fclseg.flare.protect import protect  # imports methods and data, which a plain round does not need
+        from fclseg.flare.hospital.protect import protect  # imports methods and data, which a plain round does not need
 
         needed = answer.components if settings.clip is not None else ()
         return protect(self.site, answer, received_networks(self.site, self.task, needed), settings)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.errors import DataError, FCLSegError
-from fclseg.flare.run_files import CONFIG, FAILURE, RESULT, ROUNDS, lock_path
+from fclseg.flare.runs.run_files import CONFIG, FAILURE, RESULT, ROUNDS, lock_path
 from fclseg.flare.settings import RunSettings
 from fclseg.locks import is_held
 

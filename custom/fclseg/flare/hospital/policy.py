@@ -1,7 +1,7 @@
 """What a hospital allows: the entry ``policy`` of its own ``local/fclseg.json``.
 
-The site's executor checks this policy before each task and again before anything leaves (``flare/gate.py``). The code
-that the hospital installed reads it from the site's disk each time, so no job can loosen it.
+The site's executor checks this policy before each task and again before anything leaves (``gate.py``). The code that
+the hospital installed reads it from the site's disk each time, so no job can loosen it.
 """
 
 import json

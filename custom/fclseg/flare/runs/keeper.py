@@ -21,11 +21,11 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_def import ALL_SITES, Job, JobMetaKey, RunStatus
 from nvflare.private.fed.server.job_cmds import CLONED_META_KEYS
 
-from fclseg.flare.attempts import Attempts
 from fclseg.flare.heartbeat import SILENT_SECONDS
-from fclseg.flare.overview import facts, read_run
-from fclseg.flare.run_files import CONFIG, CONTINUED_AS, FACTS
-from fclseg.flare.submitted import SubmittedRun, run_of_job
+from fclseg.flare.runs.attempts import Attempts
+from fclseg.flare.runs.overview import facts, read_run
+from fclseg.flare.runs.run_files import CONFIG, CONTINUED_AS, FACTS
+from fclseg.flare.runs.submitted import SubmittedRun, run_of_job
 
 OUTCOME_SECONDS = 60.0
 """How long NVFlare waits for the last word of a dead site after the job has ended."""

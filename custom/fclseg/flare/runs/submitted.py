@@ -11,7 +11,7 @@ from fclseg.documents import UNUSABLE, read_json
 from fclseg.errors import FCLSegError
 from fclseg.files import whole_lines
 from fclseg.flare.place import Place
-from fclseg.flare.run_files import CONFIG, FAILURE, RESULT, ROUNDS
+from fclseg.flare.runs.run_files import CONFIG, FAILURE, RESULT, ROUNDS
 from fclseg.flare.settings import RunSettings
 
 SERVER_CONFIG = "config/config_fed_server.json"

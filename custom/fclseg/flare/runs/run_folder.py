@@ -17,7 +17,7 @@ from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import MODEL as SEGMENTS
 from fclseg.files import append_line, private_folder, write_text
 from fclseg.flare.model import GlobalModel
-from fclseg.flare.run_files import CONFIG, FAILURE, RESULT, ROUNDS, SERVER, lock_path
+from fclseg.flare.runs.run_files import CONFIG, FAILURE, RESULT, ROUNDS, SERVER, lock_path
 from fclseg.flare.settings import PATIENCE, RunSettings, with_present_names
 from fclseg.flare.tensors import KEPT_CHECKPOINTS, read_state, write_state
 from fclseg.locks import held

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from fclseg.flare.overview import RunOverview, age
+from fclseg.flare.runs.overview import RunOverview, age
 
 REFRESH_SECONDS = 5
 WIDTH, HEIGHT, MARGIN = 640, 200, 8

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fclseg.flare.audit import SENT, Audit
-from fclseg.flare.policy import Policy, PolicyError
+from fclseg.flare.hospital.audit import SENT, Audit
+from fclseg.flare.hospital.policy import Policy, PolicyError
 from fclseg.locks import held
 from fclseg.privacy.accountant import epsilon
 

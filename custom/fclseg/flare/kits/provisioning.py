@@ -3,7 +3,7 @@
     builders:
       ...
       - path: nvflare.lighter.impl.static_file.StaticFileBuilder
-      - path: fclseg.flare.provisioning.HospitalKits        # after the static files, before the signatures
+      - path: fclseg.flare.kits.provisioning.HospitalKits        # after the static files, before the signatures
 
 NVFlare's own kits allow the following by default, and these do not: classes outside the package's allow-list, code in
 a job, shell commands, log files that are sent to the server, and a job store in the shared temporary folder.
@@ -22,8 +22,8 @@ from nvflare.lighter.spec import Builder
 
 from fclseg.errors import FCLSegError
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
+from fclseg.flare.hospital.policy import SAMPLE
 from fclseg.flare.place import LOCAL_FILE
-from fclseg.flare.policy import SAMPLE
 
 NOBODY, EVERYBODY, OWN_JOBS, OWN_SITE = "none", "any", "n:submitter", "o:site"
 _NO_CODE = {"byoc": NOBODY, "shell_commands": NOBODY, "server-predeployed-flwr": NOBODY, "clone_job": NOBODY}
@@ -58,7 +58,7 @@ first are too few: a site that starts while the server is down registers later b
 channel has given up by then. NVFlare's 300 for the second are too many: if the network is cut for a moment while the
 server answers a request for work, the site waits that long for the lost answer."""
 
-KEEPER = {"id": "run_keeper", "path": "fclseg.flare.keeper.RunKeeper", "args": {}}
+KEEPER = {"id": "run_keeper", "path": "fclseg.flare.runs.keeper.RunKeeper", "args": {}}
 """Continues interrupted runs. A component of the server, which no job can name."""
 SCHEDULE = {"max_schedule_count": 1_000_000, "max_schedule_interval": 60.0}
 """A job waits for its sites as long as it takes. NVFlare's scheduler would drop it after ten attempts."""

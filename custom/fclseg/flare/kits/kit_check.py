@@ -16,7 +16,7 @@ from typing import NamedTuple
 from fclseg.device import choose_device
 from fclseg.errors import FCLSegError
 from fclseg.flare.classes import SITE_CLASSES
-from fclseg.flare.kit import AUTHORITY, CERTIFICATE, KEY, RESOURCES, Kit
+from fclseg.flare.kits.kit import AUTHORITY, CERTIFICATE, KEY, RESOURCES, Kit
 from fclseg.flare.place import LOCAL_FILE
 
 PINNED = ("torch", "monai", "nvflare")

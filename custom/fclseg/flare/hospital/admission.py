@@ -15,7 +15,7 @@ from typing import Any
 from fclseg.documents import read_json, understood
 from fclseg.errors import FCLSegError
 from fclseg.files import write_text
-from fclseg.flare.policy import PolicyError
+from fclseg.flare.hospital.policy import PolicyError
 
 FOLDER = "admitted"
 

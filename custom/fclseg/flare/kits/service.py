@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fclseg.errors import FCLSegError
 from fclseg.files import write_text
-from fclseg.flare.kit import START, Kit
+from fclseg.flare.kits.kit import START, Kit
 
 UNIT = """\
 [Unit]

@@ -1,0 +1,1 @@
+"""What a hospital allows and what leaves it: policy, approval, gate, protections, budget and audit."""
