@@ -31,8 +31,8 @@ from fclseg.flare.jobs import write_job
 from fclseg.flare.place import LOCAL_FILE
 
 SITES, LATE = ("site-1", "site-2"), "site-3"
-ROUNDS = 5
-LIMIT = 420
+ROUNDS = 20
+LIMIT = 600
 RESTART_SECONDS = 5
 DISK = "64m"
 CHANGES = ["networks.channels", "images.size", "images.pixel_scale", "pretraining.batch_size"]
@@ -161,6 +161,11 @@ class FaultBench:
         tensors = load_file(self.folder(run) / "encoder.safetensors")
         parts = b"".join(name.encode() + tensors[name].tobytes() for name in sorted(tensors))
         return hashlib.sha256(parts).hexdigest()[:12]
+
+    def forget(self, run: str) -> None:
+        """Free the small file systems for the next runs."""
+        for party in (SERVER, *self.links):
+            shutil.rmtree(self.disk(party) / run, ignore_errors=True)
 
     def meta(self, job_id: str) -> str:
         with contextlib.suppress(FCLSegError, subprocess.TimeoutExpired):

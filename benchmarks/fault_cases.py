@@ -14,12 +14,12 @@ from fclseg.errors import FCLSegError
 
 SITE, OTHER = SITES
 NOTHING = "nothing"
-Case = Callable[[FaultBench, str, str], str]
-"""(bench, name of the run, id of its job) -> what the operator did."""
+Case = Callable[[FaultBench, str], str]
+"""(bench, name of the run) -> what the operator did."""
 
 
 def kill(party: str, *kinds: str) -> Case:
-    def case(bench: FaultBench, run: str, job_id: str) -> str:
+    def case(bench: FaultBench, run: str) -> str:
         bench.strike(party, *kinds)
         return NOTHING
 
@@ -29,7 +29,7 @@ def kill(party: str, *kinds: str) -> Case:
 def cable(seconds: float, way: str) -> Case:
     """The network is away for a while. Nobody does anything about it."""
 
-    def case(bench: FaultBench, run: str, job_id: str) -> str:
+    def case(bench: FaultBench, run: str) -> str:
         getattr(bench.links[SITE], way)()
         time.sleep(seconds)
         bench.links[SITE].heal()
@@ -38,7 +38,7 @@ def cable(seconds: float, way: str) -> Case:
     return case
 
 
-def stopped(bench: FaultBench, run: str, job_id: str) -> str:
+def stopped(bench: FaultBench, run: str) -> str:
     """The site's processes stand still for 75 seconds, for example a suspended virtual machine."""
     struck = bench.strike(SITE, "parent", "job", number=signal.SIGSTOP)
     time.sleep(75)
@@ -48,7 +48,7 @@ def stopped(bench: FaultBench, run: str, job_id: str) -> str:
 
 
 def disk_full(party: str) -> Case:
-    def case(bench: FaultBench, run: str, job_id: str) -> str:
+    def case(bench: FaultBench, run: str) -> str:
         if bench.disk(party) not in bench.mounts:
             raise FCLSegError("no file system can be mounted here")
         filler = fill(bench.disk(party))
@@ -59,7 +59,7 @@ def disk_full(party: str) -> Case:
     return case
 
 
-def clock_skew(bench: FaultBench, run: str, job_id: str) -> str:
+def clock_skew(bench: FaultBench, run: str) -> str:
     """The site is restarted with a clock that is one day ahead."""
     library = bench.out / "fake_clock.so"
     source = Path(__file__).with_name("fake_clock.c")
@@ -68,7 +68,7 @@ def clock_skew(bench: FaultBench, run: str, job_id: str) -> str:
     return NOTHING
 
 
-def other_version(bench: FaultBench, run: str, job_id: str) -> str:
+def other_version(bench: FaultBench, run: str) -> str:
     """The site is restarted with another version of the package, and a minute later with the right one."""
     import fclseg
 
@@ -83,12 +83,12 @@ def other_version(bench: FaultBench, run: str, job_id: str) -> str:
     return "installed the right version"
 
 
-def late_joiner(bench: FaultBench, run: str, job_id: str) -> str:
+def late_joiner(bench: FaultBench, run: str) -> str:
     bench.begin(LATE)
     return NOTHING
 
 
-def same_site_twice(bench: FaultBench, run: str, job_id: str) -> str:
+def same_site_twice(bench: FaultBench, run: str) -> str:
     """A copy of the site's kit is started on another machine for 30 seconds."""
     copy = bench.out / "copied-kit"
     shutil.rmtree(copy, ignore_errors=True)
@@ -99,7 +99,7 @@ def same_site_twice(bench: FaultBench, run: str, job_id: str) -> str:
     return "stopped the copy after 30 s"
 
 
-def same_run_twice(bench: FaultBench, run: str, job_id: str) -> str:
+def same_run_twice(bench: FaultBench, run: str) -> str:
     """The lead submits the run once more while it is running."""
     second = bench.submit(run)
     until(lambda: "in use by process" in bench.federation.log(SERVER), "the second job is refused")
@@ -107,7 +107,7 @@ def same_run_twice(bench: FaultBench, run: str, job_id: str) -> str:
     return NOTHING
 
 
-def slow_start(bench: FaultBench, run: str, job_id: str) -> str:
+def slow_start(bench: FaultBench, run: str) -> str:
     """The site starts while it cannot reach the server, for longer than NVFlare's own patience of 30 s."""
     bench.links[SITE].cut()
     _restart(bench, SITE)

@@ -28,7 +28,7 @@ from fault_cases import CASES, NOTHING, SITE  # noqa: E402
 
 FAULT_AFTER = 1
 REFERENCE, LONG_REFERENCE = "no fault", "no fault, long"
-LONG = {LONG_REFERENCE: 30, "late-joiner": 30, "two-runs-one-name": 30}
+LONG = dict.fromkeys((LONG_REFERENCE, "late-joiner", "two-runs-one-name"), 60)
 """Rounds of runs that must last until another process has started."""
 BEGIN, END = "<!-- fault matrix -->", "<!-- end of the fault matrix -->"
 
@@ -36,21 +36,26 @@ BEGIN, END = "<!-- fault matrix -->", "<!-- end of the fault matrix -->"
 def measure(bench: FaultBench, name: str) -> dict[str, object]:
     """One run with one fault."""
     run = f"{name.replace(', ', '-').replace(' ', '-')}-{time.time():.0f}"
-    job_id, operator = bench.submit(run, rounds=LONG.get(name, ROUNDS)), NOTHING
+    operator = NOTHING
+    # NVFlare's command returns seconds after the job has started. The run may be over by then.
+    submitting = threading.Thread(target=bench.submit, args=[run], kwargs={"rounds": LONG.get(name, ROUNDS)})
+    submitting.start()
     until(lambda: len(bench.rounds(run)) >= FAULT_AFTER, "the first rounds")
     before, struck = len(bench.rounds(run)), time.monotonic()
     times: dict[str, float] = {}
     if name in CASES:
-        operator = _watched(bench, run, job_id, name, before, times)
+        operator = _watched(bench, run, name, before, times)
     until(lambda: bench.complete(run), "the run is complete")
     times["complete"] = time.monotonic() - struck
+    submitting.join()
     records = bench.rounds(run)
     missed = sum(report["status"] != "ok" for record in records for report in record["sites"].values())
     found = {"case": name, "operator": operator, "missed": missed, "sha": bench.digest(run), **times}
+    bench.forget(run)
     return found | {"rounds": len(records), "version": _commit()}
 
 
-def _watched(bench: FaultBench, run: str, job_id: str, name: str, before: int, times: dict[str, float]) -> str:
+def _watched(bench: FaultBench, run: str, name: str, before: int, times: dict[str, float]) -> str:
     """Disturb the run while a thread notes when rounds finish again."""
     struck, done = time.monotonic(), threading.Event()
 
@@ -65,7 +70,7 @@ def _watched(bench: FaultBench, run: str, job_id: str, name: str, before: int, t
 
     threading.Thread(target=watch, daemon=True).start()
     try:
-        return CASES[name](bench, run, job_id)
+        return CASES[name](bench, run)
     finally:
         done.set()
 
@@ -78,27 +83,28 @@ def _commit() -> str:
 
 
 def run_cases(out: Path, names: list[str], times: int) -> None:
-    """Run what is missing. The federation is started once, and again after a case that failed."""
+    """Run what is missing, each case once before any case is repeated. The federation is started once, and again after
+    a case that failed or that changed it."""
     results, bench = out / "results.jsonl", None
+    needed = dict.fromkeys(LONG_REFERENCE if name in LONG else REFERENCE for name in names)
     try:
-        needed = [LONG_REFERENCE if name in LONG else REFERENCE for name in names]
-        for name in [*dict.fromkeys(needed), *names]:
-            done = sum(one["case"] == name and "failed" not in one for one in read(results))
-            for _ in range(done, times if name in CASES else 1):
-                if bench is None:
-                    bench = FaultBench(out / f"federation-{time.time():.0f}")
-                    bench.prepare()
-                    bench.start()
-                try:
-                    found = measure(bench, name)
-                except FCLSegError as error:
-                    found = {"case": name, "failed": str(error), "version": _commit()}
-                print(json.dumps(found), flush=True)
-                with open(results, "a") as file:
-                    file.write(json.dumps(found) + "\n")
-                if "failed" in found or name in ("late-joiner", "clock-skew"):
-                    bench.stop()
-                    bench = None
+        for name, count in [*((name, 1) for name in needed), *((name, n + 1) for n in range(times) for name in names)]:
+            if sum(one["case"] == name and "failed" not in one for one in read(results)) >= count:
+                continue
+            if bench is None:
+                bench = FaultBench(out / f"federation-{time.time():.0f}")
+                bench.prepare()
+                bench.start()
+            try:
+                found = measure(bench, name)
+            except FCLSegError as error:
+                found = {"case": name, "failed": str(error), "version": _commit()}
+            print(json.dumps(found), flush=True)
+            with open(results, "a") as file:
+                file.write(json.dumps(found) + "\n")
+            if "failed" in found or name in ("late-joiner", "clock-skew"):
+                bench.stop()
+                bench = None
     finally:
         if bench:
             bench.stop()

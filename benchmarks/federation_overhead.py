@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fclseg.cli import main as fclseg
 from fclseg.data.phantom import write_phantom
+from fclseg.flare import site_starter
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,7 +41,7 @@ class PeakMemory(threading.Thread):
         except (OSError, ValueError, IndexError):
             return
         size = pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-        if "simulator.simulator_worker" in command:
+        if site_starter.__name__ in command:
             self.site = max(self.site, size)
         elif "simulator.simulator" in command:
             self.server = max(self.server, size)

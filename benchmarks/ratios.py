@@ -8,6 +8,7 @@ ratios. Uses one torch thread.
 """
 
 import argparse
+import math
 import os
 import tempfile
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from monai.data import CacheDataset, DataLoader
@@ -29,17 +31,24 @@ from monai.transforms import (
 )
 
 from fclseg.anatomy.folders import read_folder
+from fclseg.anatomy.records import read_images
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import SliceStore, open_store
 from fclseg.federation.averaging import WeightedMean
 from fclseg.federation.states import to_arrays
+from fclseg.finetune.inference.measure import measure
+from fclseg.finetune.inference.overlay import write_overlay
+from fclseg.finetune.inference.segment import Segmentation, Segmenter
+from fclseg.methods.base import Method
 from fclseg.methods.byol import byol_loss
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import _step, make_optimizer
+from fclseg.networks.model_file import load_model
 from fclseg.presets import Preset, get_preset
 from fclseg.randomness import generator
+from fclseg.resources import shipped_model
 
 Work = Callable[[], object]
 PATIENTS, SITES = 4, 4
@@ -86,25 +95,17 @@ def training_step(preset: Preset, sampler: SliceSampler, repeats: int) -> Compar
     size = preset.images.view_size
     first, second = (torch.rand(preset.pretraining.batch_size, 1, size, size) for _ in range(2))
 
-    def plain() -> None:
-        online = [bare.predictor(bare.online(view)) for view in (first, second)]
-        with torch.no_grad():
-            target = [bare.target(view) for view in (first, second)]
-        loss = byol_loss(online[0], target[1]) + byol_loss(online[1], target[0])
-        optimizers[1].zero_grad(set_to_none=True)
-        loss.backward()
-        optimizers[1].step()
-
     def ours() -> None:
         _step(method, optimizers[0], sampler.draw(draws), draws)
 
-    name = f"training step of FCLOpt, {preset.name}"
-    return compare(name, "bare networks on ready views", ours, plain, repeats)
+    name = f"training step of FCLOpt with its views, {preset.name}"
+    return compare(
+        name, "bare networks on ready views", ours, lambda: byol_step(bare, optimizers[1], first, second), repeats
+    )
 
 
-def views(preset: Preset, sampler: SliceSampler, repeats: int) -> Comparison:
-    method, draws = build_method("fclopt", preset, 0), generator(0, "bench")
-    images = sampler.draw(draws).images
+def monai_view(preset: Preset) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A view of a batch with MONAI's dictionary transforms, slice by slice."""
     size = (preset.images.view_size,) * 2
     transforms = Compose(
         [
@@ -113,17 +114,96 @@ def views(preset: Preset, sampler: SliceSampler, repeats: int) -> Comparison:
             RandScaleIntensityd("image", factors=0.5, prob=1),
             RandGaussianNoised("image", prob=1, std=0.05),
             RandGaussianSmoothd("image", prob=1),
-            EnsureTyped("image"),
+            EnsureTyped("image", track_meta=False),
         ]
     )
-    name = f"one view of a batch of {len(images)} slices"
+    return lambda images: torch.stack([transforms({"image": image})["image"] for image in images])
+
+
+def views(preset: Preset, sampler: SliceSampler, repeats: int) -> Comparison:
+    """Two views of each slice, as every step needs them."""
+    method, draws = build_method("fclopt", preset, 0), generator(0, "bench")
+    images, view = sampler.draw(draws).images, monai_view(preset)
     return compare(
-        name,
+        f"two views of a batch of {len(images)} slices",
         "MONAI's dictionary transforms, slice by slice",
         lambda: method.views(images, draws),
-        lambda: torch.stack([transforms({"image": image})["image"] for image in images]),
+        lambda: (view(images), view(images)),
         repeats,
     )
+
+
+def whole_step(preset: Preset, sampler: SliceSampler, repeats: int) -> Comparison:
+    """One step of FCLOpt with its images and views, against BYOL as one writes it with MONAI."""
+    method, plain_method = (build_method("fclopt", preset, 0) for _ in range(2))
+    optimizers = [make_optimizer(one) for one in (method, plain_method)]
+    draws, view = generator(0, "bench"), monai_view(preset)
+
+    def plain() -> None:
+        images = sampler.draw(draws).images
+        byol_step(plain_method, optimizers[1], view(images), view(images))
+        with torch.no_grad():
+            for slow, fast in zip(plain_method.target.parameters(), plain_method.online.parameters(), strict=True):
+                slow.mul_(0.99).add_(fast, alpha=0.01)
+
+    def ours() -> None:
+        _step(method, optimizers[0], sampler.draw(draws), draws)
+
+    name = f"training step of FCLOpt with its views, {preset.name}"
+    return compare(name, "MONAI's dictionary transforms and plain BYOL", ours, plain, repeats)
+
+
+def byol_step(method: Method, optimizer: torch.optim.Optimizer, first: torch.Tensor, second: torch.Tensor) -> None:
+    online = [method.predictor(method.online(view)) for view in (first, second)]
+    with torch.no_grad():
+        target = [method.target(view) for view in (first, second)]
+    loss = byol_loss(online[0], target[1]) + byol_loss(online[1], target[0])
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+
+
+def segmenting(folder: Path, repeats: int) -> Comparison:
+    """A volume with its picture, against the same steps with a plain loop over slices and a set of axes per slice."""
+    model, (volume, *_) = load_model(shipped_model("acdc_unet")), read_folder(folder / "data")
+    voxels = next(iter(read_images([volume])))[1]
+    who = {"patient": "1", "phase": "ED", "image": "image", "frame": None}
+
+    def draw(labels: np.ndarray, picture: Callable) -> None:
+        measured = measure(Segmentation(labels), volume.spacing, model.anatomy, **who)
+        picture(folder / "picture.png", voxels, labels, volume.spacing, model.anatomy, measured)
+
+    segmenter, plain = Segmenter(model), Segmenter(load_model(shipped_model("acdc_unet")))
+    plain.network.to(memory_format=torch.contiguous_format)
+
+    def slice_by_slice(images: torch.Tensor) -> torch.Tensor:
+        return torch.cat([plain.network(image[None].contiguous()).softmax(dim=1) for image in images])
+
+    plain._probabilities = slice_by_slice
+    return compare(
+        "segmenting a volume, with its picture",
+        "plain loop over slices, and a set of axes per slice",
+        lambda: draw(segmenter(voxels, volume).labels, write_overlay),
+        lambda: draw(plain(voxels, volume).labels, plain_picture),
+        repeats,
+    )
+
+
+def plain_picture(path: Path, voxels, labels, spacing, anatomy, measured) -> None:
+    """As one writes it with matplotlib."""
+    columns = 6
+    figure, axes = plt.subplots(math.ceil(labels.shape[2] / columns), columns, figsize=(13, 6), dpi=120, squeeze=False)
+    for number, axis in enumerate(axes.flat):
+        axis.axis("off")
+        if number < labels.shape[2]:
+            axis.imshow(voxels[..., number].T, cmap="gray", interpolation="bilinear")
+            axis.set_title(f"{number + 1}")
+            for structure in anatomy.structures:
+                if (mask := labels[..., number] == structure.value).any():
+                    axis.contour(mask.T.astype(float), levels=[0.5], colors=[structure.colour], linewidths=1.3)
+    figure.suptitle(str(measured.ml))
+    figure.savefig(path)
+    plt.close(figure)
 
 
 def loading(store: SliceStore, batch: int, repeats: int) -> Comparison:
@@ -169,10 +249,12 @@ def table(preset: Preset, repeats: int) -> list[Comparison]:
         sampler = SliceSampler(store, store.select(), preset.pretraining.batch_size, partners=True)
         return [
             training_step(preset, sampler, repeats),
+            whole_step(preset, sampler, repeats),
             views(preset, sampler, repeats),
             loading(store, preset.pretraining.batch_size, repeats),
             averaging(preset, repeats),
             averaging(get_preset("paper"), repeats),
+            segmenting(Path(folder), repeats),
         ]
 
 

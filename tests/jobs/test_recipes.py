@@ -1,8 +1,16 @@
 """NVFlare's recipes write the same jobs as the generator, and run in its environments."""
 
-import pytest
-from nvflare.recipe import SimEnv
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
 
+import pytest
+from nvflare.recipe import PocEnv, ProdEnv, SimEnv
+
+from fclseg.data.phantom import phantom_sites, write_phantom
+from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import ROWS
 from fclseg.flare.jobs import defaults, files
@@ -33,3 +41,59 @@ def test_a_recipe_runs_in_the_simulator(tmp_path, monkeypatch, capfd):
     run = read_run(tmp_path / "runs" / "by-recipe")
     assert (run.state, len(run.records), [site.name for site in run.sites]) == ("complete", 2, ["site-1", "site-2"])
     assert "deprecated" not in "".join(capfd.readouterr()).lower()
+
+
+@pytest.fixture
+def hospitals(tmp_path, monkeypatch):
+    """Images that two real sites share, divided by a split, and a virtual environment that is active."""
+    write_phantom(tmp_path / "data", patients=4, frames=2, sites=2)
+    owner = {patient: site for site, patients in phantom_sites(4, 2).items() for patient in patients}
+    Splits.make(sorted(owner), owner, folds=2).save(tmp_path / "splits.json")
+    for name, value in {"DATA": "data", "SPLITS": "splits.json", "CACHE": "cache"}.items():
+        monkeypatch.setenv(f"FCLSEG_{name}", str(tmp_path / value))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+
+
+def _check(result, capfd):
+    """The downloaded result of a run of two rounds with both sites."""
+    records = [json.loads(line) for line in (Path(result) / "rounds.jsonl").read_text().splitlines()]
+    assert [sorted(record["sites"]) for record in records] == [["site-1", "site-2"]] * 2
+    assert {report["status"] for record in records for report in record["sites"].values()} == {"ok"}
+    assert (Path(result) / "encoder.safetensors").stat().st_size > 1000
+    assert "deprecated" not in "".join(capfd.readouterr()).lower()
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_a_recipe_runs_as_proof_of_concept(tmp_path, monkeypatch, hospitals, capfd):
+    monkeypatch.setenv("NVFLARE_POC_WORKSPACE", str(tmp_path / "poc"))
+    recipe = PretrainRecipe("fclopt_dp", preset="demo", rounds=2, run="by-recipe")
+    env = PocEnv(num_clients=2, extra={"login_timeout": 120})
+    try:
+        run = recipe.execute(env)
+        result = run.get_result(timeout=900, clean_up=False)
+        assert run.get_status().startswith("FINISHED:COMPLETED")
+        _check(Path(result) / "workspace" / "fclseg", capfd)
+    finally:
+        env.stop(clean_up=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_a_recipe_runs_at_provisioned_sites(tmp_path, monkeypatch, hospitals, capfd):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "poc")
+    parties = importlib.import_module("parties")
+    federation = parties.Federation(tmp_path)
+    federation.provision()
+    recipe = PretrainRecipe("fclopt_dp", preset="demo", rounds=2, run="by-recipe", min_sites=2)
+    try:
+        federation.start_all(600)
+        env = ProdEnv(str(federation.kit(parties.LEAD)), login_timeout=120.0, username=parties.LEAD)
+        run = recipe.execute(env)
+        result = run.get_result(timeout=900)
+        assert run.get_status().startswith("FINISHED:COMPLETED")
+        _check(Path(result) / "workspace" / "fclseg", capfd)
+    finally:
+        federation.stop()

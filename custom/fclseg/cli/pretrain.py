@@ -59,6 +59,7 @@ def register(subparsers) -> None:
         help="upload target networks for calibration only if the predicted distance is likely off by more than this, "
         "such as 0.05 (default: in every calibration round)",
     )
+    parser.add_argument("--tracking", help="also write the curves to this tracker: mlflow or wandb")
     parser.add_argument("--diagnostics", action="store_true", help="also measure how well PTNU and DP predict")
     parser.add_argument("--fresh", action="store_true", help="delete an earlier run of this name and start over")
     parser.set_defaults(run=run)
@@ -73,9 +74,11 @@ def _run(arguments: argparse.Namespace, source: Path) -> int:
     from fclseg.flare.launch import PICKUP_SECONDS, derive_job, read_job, simulate
     from fclseg.flare.runs.run_folder import SIMULATOR_LOG, RunFolder
     from fclseg.flare.settings import RunSettings
+    from fclseg.flare.tracking import check_tracker_installed
 
     _, given = read_job(source)
     settings = RunSettings.read({**given, **_changes(arguments, given), "pickup_timeout": PICKUP_SECONDS}, {})
+    check_tracker_installed(settings.tracking)
     environment, sites = _environment(arguments), _sites(arguments)
     folder = arguments.runs.absolute() / settings.run
     if arguments.fresh:
@@ -117,6 +120,7 @@ def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, 
         "fold": arguments.fold,
         "run": arguments.name or "",
         "changes": budget(row, preset) | changes,
+        "tracking": arguments.tracking or given.get("tracking"),
         "diagnostics": arguments.diagnostics,
         "codec": arguments.codec or given.get("codec"),
         "calibration_tolerance": given.get("calibration_tolerance")

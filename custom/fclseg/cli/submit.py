@@ -33,6 +33,7 @@ def register(subparsers) -> None:
         help="number of sites needed to start and for each round (default 1)",
     )
     parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
+    parser.add_argument("--tracking", help="also write the curves to this tracker: mlflow or wandb")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
     )
@@ -61,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         "rounds": arguments.rounds,
         "run": arguments.name,
         "codec": arguments.codec,
+        "tracking": arguments.tracking,
     }
     settings = {name: value for name, value in settings.items() if value not in (None, {})}
     checked = RunSettings.read({"job": row.job, **settings}, {})

@@ -21,7 +21,9 @@ SERVER_CLASSES = (
     "fclseg.flare.controller.RoundController",
     "fclseg.flare.filters.codec.SendEncoded",
     "fclseg.flare.filters.ptnu.TargetToDistance",
+    "fclseg.flare.mlflow_curves.MlflowCurves",
     "fclseg.flare.tensorboard.RunCurves",
+    "fclseg.flare.wandb_curves.WandbCurves",
 )
 """Classes that a job may instantiate on the server."""
 

@@ -22,6 +22,7 @@ from fclseg import __version__
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError, PassingError
 from fclseg.flare.attendance import Attendance
+from fclseg.flare.fast_simulator import speed_up_simulator
 from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
 from fclseg.flare.messages import NEEDS_WHOLE, REASON, Message
 from fclseg.flare.meter import Meter
@@ -34,6 +35,7 @@ from fclseg.flare.stream_timers import share_stream_timers
 
 POLL_SECONDS = 0.05
 share_stream_timers()
+speed_up_simulator()
 
 
 class RoundController(Controller):

@@ -16,6 +16,7 @@ from nvflare.app_common.executors.learner_executor import LearnerExecutor
 from nvflare.app_common.logging.constants import is_log_streaming_allowed
 
 from fclseg.errors import PublicError
+from fclseg.flare.free_memory import return_free_memory
 from fclseg.flare.heartbeat import Heart
 from fclseg.flare.hospital.asked import asked
 from fclseg.flare.hospital.gate import Gate
@@ -54,6 +55,8 @@ class SiteExecutor(LearnerExecutor):
             return gate.release(work(shareable, fl_ctx, abort_signal)).to_shareable()
         except Exception as error:
             return self._failed(task_name, error, fl_ctx)
+        finally:
+            return_free_memory()
 
     def _failed(self, task_name: str, error: Exception, fl_ctx: FLContext) -> Shareable:
         """A failed result. The full error stays in the site's own file: error messages contain file names, and those

@@ -19,10 +19,13 @@ from fclseg.federation.payload import component_arrays
 from fclseg.federation.states import array_bytes
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK
 from fclseg.flare.settings import RunSettings
+from fclseg.flare.tracking import add_tracker
 from fclseg.methods.registry import method_class
 from fclseg.presets import Preset, get_preset
 
 CONTROLLER = "controller"
+OF_RUN = {"controller_id": CONTROLLER}
+"""Arguments of the components that write curves: the controller knows the run's folder."""
 CODEC_FILTERS = "fclseg.flare.filters.codec"
 CUSTOM, NOTE = "app/custom", "README.md"
 """The folder for a job's code, and the only file that our jobs have there."""
@@ -58,7 +61,7 @@ def meta(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
 def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
     coded = [f"{CODEC_FILTERS}.SendEncoded"] if is_coded(row, settings) else []
     predicts = ["fclseg.flare.filters.ptnu.TargetToDistance"] if row.predicts_target else []
-    return {
+    document = {
         "format_version": 2,
         "server": {"heart_beat_timeout": 600, "task_request_interval": TASK_REQUEST_SECONDS},
         "cell_wait_timeout": CELL_SECONDS,
@@ -75,10 +78,12 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
             {
                 "id": "curves",
                 "path": "fclseg.flare.tensorboard.RunCurves",
-                "args": {"controller_id": CONTROLLER},
+                "args": OF_RUN,
             }
         ],
     }
+    add_tracker(document, settings.get("tracking"), OF_RUN)
+    return document
 
 
 def client(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:

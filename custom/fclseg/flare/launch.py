@@ -19,8 +19,9 @@ from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
 from fclseg.files import write_text
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
-from fclseg.flare.jobs import CUSTOM, NOTE, add_codec, client, is_coded, server
+from fclseg.flare.jobs import CUSTOM, NOTE, OF_RUN, add_codec, client, is_coded, server
 from fclseg.flare.runs.run_folder import SIMULATOR_LOG, RunFolder
+from fclseg.flare.tracking import add_tracker
 
 SERVER_CONFIG, CLIENT_CONFIG = "app/config/config_fed_server.json", "app/config/config_fed_client.json"
 RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")
@@ -51,6 +52,7 @@ def derive_job(job: Path, folder: Path, changes: Mapping[str, Any]) -> Path:
         shutil.rmtree(derived, ignore_errors=True)
         shutil.copytree(job, derived)
     row = get_row(settings["job"])
+    add_tracker(document, settings.get("tracking"), OF_RUN)
     if is_coded(row, settings):
         sites = json.loads((derived / CLIENT_CONFIG).read_text())
         add_codec(sites, client(row, settings))

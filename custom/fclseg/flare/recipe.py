@@ -5,6 +5,7 @@ from fclseg.flare.recipe import PretrainRecipe
 
 recipe = PretrainRecipe("fclopt_dp", preset="demo", rounds=3)
 recipe.execute(SimEnv(num_clients=2, workspace_root="simulation"))          # on this machine, with a phantom
+recipe.execute(PocEnv(num_clients=2))        # on this machine, as real processes, with the images in FCLSEG_DATA
 recipe.execute(ProdEnv(startup_kit_location=KIT, username="lead@coordinator.org"))       # at the hospitals
 """
 
@@ -12,9 +13,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import yaml
 from nvflare.apis.job_def import ALL_SITES
 from nvflare.job_config.api import FedJob
 from nvflare.job_config.fed_job_config import FedJobConfig
+from nvflare.recipe.poc_env import PocEnv
 from nvflare.recipe.sim_env import SimEnv
 from nvflare.recipe.spec import ExecEnv, Recipe
 
@@ -22,8 +25,12 @@ from fclseg.federation.exchange import Row, get_row
 from fclseg.files import write_text
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
 from fclseg.flare.jobs import budget, write_job
+from fclseg.flare.kits.project import STORE, describe_project
 from fclseg.flare.settings import RunSettings
 from fclseg.presets import get_preset
+
+POC_HOST, POC_PORT, POC_USER = "localhost", 8102, "admin@coordinator.org"
+"""As in ``project.yml``."""
 
 
 class GeneratedConfig(FedJobConfig):
@@ -62,7 +69,15 @@ class PretrainRecipe(Recipe):
         super().__init__(GeneratedJob(row, chosen))
 
     def process_env(self, env: ExecEnv) -> None:
-        """A simulation gets the allow-list of classes that hospitals have."""
+        """A simulation gets the allow-list of classes that hospitals have. NVFlare's proof of concept gets our kits, in
+        which one person may do everything."""
         if isinstance(env, SimEnv):
             allowed = json.dumps(resources(SERVER_CLASSES + SITE_CLASSES))
             write_text(Path(env.workspace_root) / self.name / "local" / "resources.json", allowed)
+        if isinstance(env, PocEnv) and not env.project_conf_path:
+            workspace = Path(env.poc_workspace).absolute()
+            sites = env.clients or [f"site-{number + 1}" for number in range(env.num_clients)]
+            project = describe_project(POC_HOST, sites, POC_PORT, workspace / STORE, alone=True)
+            path = workspace.with_name(f"{workspace.name}-project.yml")
+            write_text(path, yaml.safe_dump(project, sort_keys=False))
+            env.project_conf_path, env.username = str(path), POC_USER

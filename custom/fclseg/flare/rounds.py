@@ -12,6 +12,7 @@ from fclseg.flare.aggregator import Aggregator
 from fclseg.flare.attendance import Attendance
 from fclseg.flare.coding import Coded, Coding, start_downlink
 from fclseg.flare.diagnostics import Diagnostics, take
+from fclseg.flare.free_memory import return_free_memory
 from fclseg.flare.messages import CALIBRATES, DISTANCE_TASK, PRETRAIN_TASK, Message
 from fclseg.flare.meter import Meter
 from fclseg.flare.model import GlobalModel
@@ -64,6 +65,7 @@ class RunLoop:
             record = self._round(number, ask)
             self.folder.save(self.model, record)
             log(describe(record, rounds))
+            return_free_memory()
         shared = self.settings.row.shares_online
         if shared:
             self.method.receive({"online": to_tensors(self.model.means["online"])})

@@ -16,6 +16,7 @@ from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.codecs.presets import RunCodec, get_codec
 from fclseg.federation.exchange import FEATURES, ROWS, SHIPPED, Row
 from fclseg.federation.robust import MEAN_RULE, OUTLIERS, REFUSE, RULES, Protection
+from fclseg.flare.tracking import check_tracking
 from fclseg.presets import Preset, full_name, get_preset
 from fclseg.privacy.settings import PrivacySettings, check_privacy
 from fclseg.resources import shipped_model
@@ -34,7 +35,7 @@ LEAST = {
 """The minimum of each of these settings. NVFlare treats a time-out of 0 as no time-out, and a run must not wait forever
 for a site that has died."""
 
-PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout")
+PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout", "tracking")
 """Settings that may differ when a run is continued, because they do not change what it computes."""
 
 
@@ -60,6 +61,7 @@ class RunSettings:
     network: str | None = None  # the same for a whole network; "shipped": the weights that come with the bundle
     codec: str | None = None  # how networks and features are encoded: a name of CODECS; None: that of the job's row
     calibration_tolerance: float | None = None  # skip calibrations if d~ is expected to be within this share; None: no
+    tracking: str | None = None  # also write the curves to this tracker: "mlflow" or "wandb"
     diagnostics: bool = False  # measure how well DP and PTNU predict; changes the traffic, not the training
     aggregation: str = MEAN_RULE  # how the sites' networks are combined
     outliers: str = REFUSE  # what happens to an update whose norm is far above the median
@@ -101,6 +103,7 @@ class RunSettings:
         preset = settings.build_preset()
         get_anatomy(settings.anatomy)
         get_codec(settings.codec or settings.row.codec)
+        check_tracking(settings.tracking)
         if (tolerance := settings.calibration_tolerance) is not None and not 0 < tolerance < math.inf:
             raise FCLSegError(f"'calibration_tolerance' cannot be {tolerance}: give a number above 0, such as 0.05")
         if not 0 < settings.fraction <= 1:

@@ -63,6 +63,10 @@ class Site:
         return SiteMemory(self.place.runs / self.settings.run / "sites" / self.place.name, self.run_id)
 
     @property
+    def name(self) -> str:
+        return self.place.name
+
+    @property
     def rounds(self) -> int:
         return self.preset.pretraining.rounds
 

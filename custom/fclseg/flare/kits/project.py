@@ -28,8 +28,8 @@ class Party:
     kit: Path
 
 
-def describe_project(host: str, sites: Sequence[str], port: int, store: Path) -> dict[str, Any]:
-    """The template with the names of the machines. Everything else in it stays."""
+def describe_project(host: str, sites: Sequence[str], port: int, store: Path, **options: bool) -> dict[str, Any]:
+    """The template with the names of the machines. Everything else in it stays. ``options`` are those of the kits."""
     document: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())
     for name in (host, *sites):
         if not NAME.fullmatch(name):
@@ -47,7 +47,7 @@ def describe_project(host: str, sites: Sequence[str], port: int, store: Path) ->
     document["participants"] = [server, *clients, *admins]
     for builder in document["builders"]:
         if builder["path"].endswith("HospitalKits"):
-            builder["args"] = {"store": str(store)}
+            builder["args"] = {"store": str(store), **options}
     return document
 
 

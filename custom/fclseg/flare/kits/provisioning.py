@@ -41,6 +41,11 @@ PERMISSIONS = {
 """Permissions on the server and at every site. A lead submits jobs, checks their status, and downloads their results.
 The coordinator may stop any job, but cannot submit jobs or read results. Nobody may bring code."""
 
+ALONE = PERMISSIONS | {
+    "project_admin": PERMISSIONS["project_admin"] | {"submit_job": EVERYBODY} | {"download_job": OWN_JOBS}
+}
+"""On one machine, for one person: the coordinator is also the lead."""
+
 STREAMING = {
     "streaming_chunk_size": 256 * 1024,
     "streaming_ack_interval": 512 * 1024,
@@ -71,24 +76,24 @@ class HospitalKits(Builder):
     """Rewrites the files that ``StaticFileBuilder`` has written to each party's folder ``local``.
 
     ``store`` is the absolute path of a folder on the server for jobs and their results. Without it NVFlare stores them
-    in the temporary folder that all accounts of the machine share.
+    in the temporary folder that all accounts of the machine share. ``alone`` is for trying things out on one machine.
     """
 
-    def __init__(self, store: str = ""):
+    def __init__(self, store: str = "", alone: bool = False):
         if store and not os.path.isabs(store):
             raise FCLSegError(f"the server's store '{store}' is not an absolute path: give one in project.yml")
-        self._store = store
+        self._store, self._permissions = store, ALONE if alone else PERMISSIONS
 
     def build(self, project: Project, ctx: ProvisionContext) -> None:
         if server := project.get_server():
             local = Path(ctx.get_local_dir(server))
             _rewrite(local / ProvFileName.RESOURCES_JSON_DEFAULT, self._server_resources)
-            _authorize(local)
+            _authorize(local, self._permissions)
             _set_streaming(local)
         for client in project.get_clients():
             local = Path(ctx.get_local_dir(client))
             _rewrite(local / ProvFileName.RESOURCES_JSON_DEFAULT, _site_resources)
-            _authorize(local)
+            _authorize(local, self._permissions)
             _set_streaming(local)
             _rewrite(Path(ctx.get_kit_dir(client)) / ProvFileName.FED_CLIENT_JSON, _patient)
             (local / Path(LOCAL_FILE).name).write_text(SAMPLE, encoding="utf-8")
@@ -122,7 +127,7 @@ def _rewrite(path: Path, change) -> None:
         path.write_text(json.dumps(change(json.loads(path.read_text())), indent=2) + "\n", encoding="utf-8")
 
 
-def _authorize(local: Path, permissions: Mapping[str, Any] = PERMISSIONS) -> None:
+def _authorize(local: Path, permissions: Mapping[str, Any]) -> None:
     if local.is_dir():
         document = {"format_version": "1.0", "permissions": permissions}
         path = local / ProvFileName.AUTHORIZATION_JSON_DEFAULT
