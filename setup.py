@@ -15,6 +15,7 @@ SHIPPED = (
     "bundles/*/configs/*",
     "bundles/*/docs/*",
     "bundles/*/models/model.safetensors",
+    "bundles/*/models/model.pt",
     "jobs/**/*",
 )
 """The files of a bundle or a job. Of its models only the weights, not the other files of a training."""

@@ -1,7 +1,7 @@
 """What each protection leaves to an attacker: the table of docs/privacy.md.
 
 Features with each protection come from one network, that of a run of FCL without any, so that rows differ in nothing
-else. Its cost in Dice is another matter: `fclseg study local --methods fcl --job-set perturb=0.5` trains with it.
+else. `protection_cost.py` trains with each protection and measures its Dice, and `privacy_table.py` prints both.
 
     python benchmarks/feature_privacy.py --run runs/fcl --data ACDC --splits splits.json --known site-1,site-2 --out DIR
 
@@ -29,8 +29,10 @@ FEATURE_ROWS = [
     PrivacySettings(prototypes=16),
     PrivacySettings(mix=6),
     *(PrivacySettings(perturb=share) for share in (0.8, 0.2)),
+    PrivacySettings(prototypes=1, feature_noise=1.0),
 ]
-"""No protection, and each at three strengths; in this order, because perturbation takes as long as all others."""
+"""No protection, each at three strengths, and what docs/privacy.md recommends. Perturbation takes as long as all
+others together, so most of it comes last."""
 
 UPDATE_ROWS = [PrivacySettings(), *(PrivacySettings(clip=1.0, sigma=sigma) for sigma in (1e-3, 1e-2, 1e-1))]
 """In the situation that is easiest to attack."""

@@ -11,7 +11,6 @@ import io
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from collections import Counter
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from outcomes import Counts, report, too_long
+from outcomes import REFUSED, Counts, outcome_of, report
 
 from fclseg.anatomy.folders import scan_folder
 from fclseg.anatomy.registry import ANATOMIES
@@ -29,7 +28,6 @@ from fclseg.data.assignment import read_assignment
 from fclseg.data.phantom import write_phantom
 from fclseg.data.sites import Splits
 from fclseg.documents import read_json
-from fclseg.errors import FCLSegError
 from fclseg.flare.hospital.policy import Policy, read_site_file
 from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.networks.freezable import FreezableUNet
@@ -39,7 +37,6 @@ from fclseg.study.report.page import write_report
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "study"))
 from full_study import write_study, write_tables  # a finished study that was not trained
 
-SECONDS = 30
 Random = np.random.Generator
 LEAVES: list[Any] = [None, "x", "", [], {}, -1, 0, 1e308, -1e308, float("nan"), 10**400, True, "\x00", [[[]]], 2**70]
 
@@ -175,23 +172,15 @@ def _replaced(path: Path, random: Random, remove: bool = False) -> bytes:
 
 
 def outcome(record: Record, folder: Path) -> str:
-    signal.alarm(SECONDS)
-    try:
+    def read() -> str:
         record.read(folder)
         return "read"
-    except FCLSegError as error:
-        return "refused" if "\n" not in str(error) else f"more than a sentence: {error}"
-    except TimeoutError:
-        return "hang"
-    except Exception as error:
-        return f"traceback: {type(error).__name__}: {str(error)[:80]}"
-    finally:
-        signal.alarm(0)
+
+    return outcome_of(read)
 
 
 def run(count: int, seed: int = 0) -> tuple[Counts, list[str]]:
     """Outcomes by kind of file, and all failures."""
-    signal.signal(signal.SIGALRM, too_long)
     counts: Counts = Counter()
     faults = []
     with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()):
@@ -209,7 +198,7 @@ def run(count: int, seed: int = 0) -> tuple[Counts, list[str]]:
             path.unlink()
             shutil.move(kept, path)
             counts[record.name, found.split(":")[0]] += 1
-            if found not in ("read", "refused"):
+            if found not in ("read", REFUSED):
                 faults.append(f"number {number}, {record.name}, {how}: {found}")
     return counts, faults
 

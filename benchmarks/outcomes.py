@@ -1,16 +1,38 @@
 """The command line of benchmarks that feed damaged input to the package and count what happens."""
 
 import argparse
+import signal
 from collections import Counter
 from collections.abc import Callable
 from typing import NoReturn
+
+from fclseg.errors import FCLSegError
 
 Counts = Counter[tuple[str, str]]
 """By kind of input and outcome."""
 
 
-def too_long(number: int, frame: object) -> NoReturn:
-    """Handler of the alarm that ends a hang."""
+REFUSED = "refused"
+SECONDS = 60
+
+
+def outcome_of(attempt: Callable[[], str]) -> str:
+    """What ``attempt`` returns; otherwise refused, hang, traceback or more than a sentence."""
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(SECONDS)
+    try:
+        return attempt()
+    except FCLSegError as error:
+        return REFUSED if "\n" not in str(error) else f"more than a sentence: {error}"
+    except TimeoutError:
+        return "hang"
+    except Exception as error:
+        return f"traceback: {type(error).__name__}: {str(error)[:80]}"
+    finally:
+        signal.alarm(0)
+
+
+def _too_long(number: int, frame: object) -> NoReturn:
     raise TimeoutError
 
 

@@ -6,8 +6,11 @@ import sys
 import numpy as np
 import pytest
 
+from fclseg.anatomy.folders import read_folder
 from fclseg.api import pretrain, write_phantom
 from fclseg.api.local import LocalFederation, LocalSite
+from fclseg.api.pretraining import gather
+from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
 from fclseg.federation.states import to_arrays
@@ -15,6 +18,7 @@ from fclseg.methods.registry import build_method
 from fclseg.methods.training import RoundResult
 from fclseg.networks.loading import read_tensors
 from fclseg.presets import get_preset
+from fclseg.privacy.settings import PrivacySettings
 
 PRESET = get_preset("demo", rounds=3, bank_size=24, batch_size=8)
 
@@ -71,6 +75,45 @@ def test_the_average_is_weighted_by_slices(monkeypatch):
         np.testing.assert_allclose(federation.means["online"][name], before[name] + 3.0, rtol=1e-6)
 
 
+def federation(data, job="fcl", fold=None, **protections):
+    volumes = read_folder(data)
+    split = Splits.make(sorted({volume.patient for volume in volumes}), 2, folds=2)
+    made = gather(get_row(job), volumes, split, PRESET, 0, privacy=PrivacySettings(**protections), fold=fold)
+    return made, split
+
+
+def test_features_are_protected_before_other_sites_get_them(data):
+    made, _ = federation(data, prototypes=1)
+    made.round(0)
+    made.round(1)
+    for site in made.sites:
+        assert len(made.others["bank"][site.name]["features"]) <= 4 < len(site.method.bank.shared()["features"])
+        assert len(site.method.remote.entries()[0]) <= 4, "the other site's prototypes, one per partition"
+
+
+def test_updates_are_clipped(data):
+    """The mean of updates of norm 0.1 is at most 0.1 long, over both networks together; without clipping it is not."""
+    lengths = []
+    for protections in ({}, {"clip": 0.1}):
+        made, _ = federation(data, "fcl_own", **protections)
+        before = dict(made.means)
+        made.round(0)
+        moved = [
+            (made.means[name][key].astype(float) - array).ravel()
+            for name, arrays in before.items()
+            for key, array in arrays.items()
+            if array.dtype.kind == "f"
+        ]
+        lengths.append(np.linalg.norm(np.concatenate(moved)))
+    assert lengths[0] > 0.5 and lengths[1] < 0.1001, lengths
+
+
+def test_a_fold_is_left_out(data):
+    made, split = federation(data, fold=0)
+    for site in made.sites:
+        assert site.sampler.store.patients == sorted(split.training(site.name, 0))
+
+
 @pytest.mark.timeout(400)
 def test_nvflare_is_not_imported_where_it_is_not_used():
     code = "import sys, fclseg.api; sys.exit('nvflare' in sys.modules)"
@@ -84,6 +127,8 @@ def test_nvflare_is_not_imported_where_it_is_not_used():
         ("finetune_federated", {}, "trains on labels"),
         ("fclopt", {"nvflare": True, "encoder": len}, "leave out 'encoder' or 'nvflare'"),
         ("fclopt", {"sites": 3}, "fewer than the 2 folds"),
+        ("fclopt", {"privacy": PrivacySettings(perturb=0.5)}, "sends no features"),
+        ("fcl", {"privacy": PrivacySettings(perturb=2.0)}, "'perturb' as 2.0"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(data, tmp_path, job, options, complaint):

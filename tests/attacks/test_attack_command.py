@@ -41,8 +41,8 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize(
     ("kind", "job", "figures"),
     [
-        ("inversion", "fcl", {"ssim", "psnr", "guess_ssim", "guess_psnr", "better_than_guess", "vectors"}),
-        ("reidentify", "fcl", {"top_1", "chance"}),
+        ("inversion", "fcl", {"ssim", "psnr", "guess_ssim", "ssim_error", "better_than_guess", "vectors"}),
+        ("reidentify", "fcl", {"top_1", "top_1_error", "chance"}),
         ("membership", "fedbyol", {"auc_patients", "auc_slices"}),
         ("update", "fedbyol", {"ssim", "psnr", "guess_ssim", "guess_psnr", "better_than_guess", "updates"}),
     ],

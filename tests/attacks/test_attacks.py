@@ -12,7 +12,7 @@ from fclseg.attacks.inversion import Ridge, blind_guess, reconstruct, train_deco
 from fclseg.attacks.material import Leak, Material, joined
 from fclseg.attacks.membership import agreement, infer_membership
 from fclseg.attacks.reidentification import cosine_of_what_is_left, reidentify, top_one
-from fclseg.attacks.scores import area_under_curve, psnr, ssim
+from fclseg.attacks.scores import area_under_curve, psnr, ssim, standard_error
 from fclseg.attacks.update import Situation, compressed, sent_update, updates, with_features
 from fclseg.data.sampler import Batch
 from fclseg.methods.base import Method
@@ -80,6 +80,7 @@ def test_top_one_by_hand():
     queries = torch.tensor([[1.0, 0.1], [0.1, 1.0], [1.0, 0.1], [0.0, 1.0]])
     found = top_one(queries, torch.tensor([0, 0, 0, 1]), np.array(["A", "B", "B", "B"]), gallery, owners)
     assert found.rate == pytest.approx((1 + 0.5 + 0 + 1) / 4)
+    assert found.error == pytest.approx(0.25), "A has 1, B has 0.5"
     assert found.chance == pytest.approx((0.5 + 0.25 + 0.25 + 1) / 4)
 
 
@@ -197,6 +198,8 @@ def test_scores_by_hand():
     truth = torch.rand(2, 1, 16, 16, generator=torch.Generator().manual_seed(0))
     assert ssim(truth, truth).tolist() == pytest.approx([1.0, 1.0], abs=1e-4)
     assert psnr((truth + 0.1), truth).tolist() == pytest.approx([20.0, 20.0], abs=1e-3)
+    # patients a: 1 and 3, b: 4: means 2 and 4, standard deviation sqrt(2), over the root of two patients 1
+    assert standard_error(np.array([1.0, 4.0, 3.0]), np.array(["a", "b", "a"])) == pytest.approx(1.0)
     assert area_under_curve(np.array([3.0, 2.0]), np.array([1.0, 2.0])) == pytest.approx((1 + 1 + 1 + 0.5) / 4)
 
 

@@ -11,9 +11,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 import torch
-from monai.bundle import ConfigParser, ConfigWorkflow, ckpt_export, verify_metadata, verify_net_in_out
-from monai.data import MetaTensor
-from monai.inferers import Inferer
+from monai.bundle import ConfigWorkflow, ckpt_export, verify_metadata, verify_net_in_out
 
 from fclseg.data.phantom import write_phantom
 from fclseg.networks.freezable import FreezableUNet
@@ -145,25 +143,6 @@ def test_export_to_torchscript_gives_the_same_labels(trained, place):
     network = load_model(trained[0] / "model.safetensors").network
     with torch.inference_mode():
         assert torch.equal(torch.jit.load(exported)(images).argmax(1), network(images).argmax(1))
-
-
-def test_a_tool_that_injects_no_metadata_can_use_the_bundle(trained, place):
-    """As MONAI Label does: the config alone, its pre-processing, inferer, network and post-processing."""
-    parser = ConfigParser()
-    parser.read_config(config("acdc_unet", "inference"))
-    parser["checkpoint"] = str(trained[0] / "model.safetensors")
-    keys = ("preprocessing", "inferer", "network_def", "postprocessing")
-    prepare, inferer, network, finish = (parser.get_parsed_content(key) for key in keys)
-    assert isinstance(inferer, Inferer)
-    path = next((place / "acdc" / "patient001").glob("*_frame01.nii.gz"))
-    data = prepare({"image": str(path)})
-    with torch.inference_mode():
-        data["pred"] = inferer(data["image"][None], network)[0]
-    data["pred"] = MetaTensor(
-        data["pred"], meta=data["image"].meta, applied_operations=data["image"].applied_operations
-    )
-    labels = finish(data)["pred"]
-    assert tuple(labels.shape[1:]) == nib.load(path).shape and set(np.unique(labels)) <= {0, 1, 2, 3}
 
 
 def test_refusal_is_one_sentence_and_exit_code_one(place):

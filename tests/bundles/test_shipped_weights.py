@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import read_images
@@ -36,6 +37,15 @@ def test_weights_are_those_of_the_card(anatomy):
     model, preset = load_model(path, anatomy), get_preset(RECIPES[anatomy].preset)
     assert widths(model.network.encoder) == preset.networks.channels
     assert f"{RECIPES[anatomy].patients} computer-made phantoms and on no patient" in model.about
+
+
+@pytest.mark.parametrize("anatomy", RECIPES)
+def test_weights_for_other_tools_are_the_same(anatomy):
+    """MONAI's commands and MONAI Label read models/model.pt."""
+    path = shipped_model(f"{anatomy}_unet")
+    weights = torch.load(path.with_suffix(".pt"), weights_only=True)
+    known = load_model(path).network.state_dict()
+    assert weights.keys() == known.keys() and all(torch.equal(weights[name], known[name]) for name in known)
 
 
 @pytest.mark.parametrize("anatomy", RECIPES)

@@ -87,7 +87,7 @@ def test_labels_go_back_to_dicom_voxel_by_voxel_and_function_is_that_of_the_nift
     out = tmp_path / "dicom"
     imported = import_folder(tmp_path / "in", out / "images", keep_sources=True)
     results = Inference(segmenter, find_cases(str(out / "images"), all_phases=True), out).run()
-    written = write_phases(out, imported, results, anatomy)
+    written = write_phases("patient001", results[0].volumes, out, imported, anatomy)
     names = ["ED", "frame02", "frame03", "ES", "frame05", "frame06"]
     assert [path.name for path in written] == [f"patient001_{name}.dcm" for name in names], "one for each phase"
     labels = np.asarray(nib.load(tmp_path / "nifti" / "scan_seg.nii.gz").dataobj)
@@ -136,6 +136,32 @@ def test_incomplete_and_foreign_files_are_named(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="contains no DICOM image series"):
         import_folder(tmp_path / "empty", tmp_path / "out")
+
+
+def test_of_an_exam_only_the_short_axis_cine_is_taken(tmp_path):
+    """Localisers and long-axis views lie beside it in every export; they are named, and nothing is wrong."""
+    write_series(tmp_path / "in" / "short", beating_disc(), SPACING)
+    study = pydicom.dcmread(next((tmp_path / "in" / "short").iterdir())).StudyInstanceUID
+    for name, stack in (("long", beating_disc()[:, :, :1]), ("localiser", beating_disc()[..., :1])):
+        write_series(tmp_path / "in" / name, stack, SPACING)
+        for path in (tmp_path / "in" / name).iterdir():
+            image = pydicom.dcmread(path)
+            image.StudyInstanceUID, image.SeriesDescription = study, name
+            image.save_as(path)
+    imported = import_folder(tmp_path / "in", tmp_path / "out")
+    assert list(imported.patients) == ["patient001"] and imported.problems == []
+    assert nib.load(imported.patients["patient001"]).shape == beating_disc().shape
+    left = sorted(sentence.split("series ")[1] for sentence in imported.left_out)
+    assert left == ["localiser (4 slices, 1 phases) is not a short-axis cine", "long (1 slices, 6 phases) is not a short-axis cine"]  # fmt: skip # noqa: E501
+
+
+def test_an_interrupted_import_leaves_no_folder(tmp_path, monkeypatch):
+    write_series(tmp_path / "in", beating_disc(), SPACING)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(nib, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        import_folder(tmp_path / "in", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert import_folder(tmp_path / "in", tmp_path / "out").patients
 
 
 def test_imported_cycles_are_read_as_unlabelled_frames(tmp_path):

@@ -3,6 +3,7 @@
 With the weights that the bundle ships."""
 
 import json
+import shutil
 
 import nibabel as nib
 import numpy as np
@@ -63,9 +64,28 @@ def test_a_dicom_folder_gives_what_the_nifti_files_give(place):
         assert len(list((place / "from_dicom").glob(f"patient{number:03d}_*.dcm"))) == 3, "one for each phase"
     fractions = [[row["LV_EF_percent"] for row in content["volumes"]] for content in (plain, found)]
     volumes = [[row["LV_ml"] for row in content["volumes"]] for content in (plain, found)]
+    assert None not in fractions[0]
     assert fractions[0] == fractions[1] and volumes[0] == pytest.approx(volumes[1], abs=0.02)
     for path in (place / "from_dicom").glob("*.html"):
         assert "Doe^" not in path.read_text()
+    assert found["patients"]["patient001"]["values"]["LV cardiac output per body surface, l/min/m²"] > 0
+    _segment_again_with_a_bad_series(place, found)
+
+
+def _segment_again_with_a_bad_series(place, found):
+    """The same command continues; a series that cannot be read is named at the end and stops nothing."""
+    files = sorted((place / "from_dicom").glob("*.dcm"))
+    before = [path.stat().st_mtime_ns for path in files]
+    files[0].unlink()
+    assert segment(place, "dicom", "from_dicom") == found
+    assert files[0].is_file() and [path.stat().st_mtime_ns for path in files[-3:]] == before[-3:], "patient 2 is kept"
+    shutil.copytree(place / "dicom" / "1", place / "mixed" / "1")
+    write_series(place / "mixed" / "3", np.full((20, 20, 4, 2), 7, np.uint16), SPACING, number="id3", patient="Roe^3")
+    min((place / "mixed" / "3").iterdir()).unlink()
+    assert main(["segment", str(place / "mixed"), "--out", str(place / "from_mixed")]) == 1
+    assert len(list((place / "from_mixed").glob("patient001_*.dcm"))) == 3
+    assert "phases; export all of it" in (place / "from_mixed" / "index.html").read_text()
+    assert main(["segment", str(place / "mixed"), "--out", str(place / "from_dicom")]) == 1, "other images"
 
 
 @pytest.mark.nightly

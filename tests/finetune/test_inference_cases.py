@@ -4,14 +4,15 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from fclseg.anatomy.records import read_images
+from fclseg.anatomy.records import Volume, read_images
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import DataError
+from fclseg.finetune.inference.body import body_of, stated_body
 from fclseg.finetune.inference.cases import find_cases, output_names
 from fclseg.finetune.inference.function import Body, patient_result
 from fclseg.finetune.inference.measure import Measurement, measure
 from fclseg.finetune.inference.segment import Segmentation
-from fclseg.finetune.inference.tables import table_rows
+from fclseg.finetune.inference.tables import patient_rows, table_rows
 
 
 def write(path, shape=(6, 6, 3)):
@@ -156,6 +157,11 @@ def test_function_of_a_heart_by_hand():
     assert values["LV ejection fraction"] == pytest.approx(60) and values["LV stroke volume"] == 72
     assert values["LV cardiac output"] == pytest.approx(4.32) and values["MYO mass"] == pytest.approx(105)
     assert values["MYO mass per body surface"] == pytest.approx(105 / 2.0) and result.flags == []
+    for name, number in (("end-diastolic volume", 60), ("end-systolic volume", 24), ("stroke volume", 36)):
+        assert values[f"LV {name} per body surface"] == pytest.approx(number)
+    assert values["LV cardiac output per body surface"] == pytest.approx(2.16)
+    (row,) = patient_rows([result])
+    assert row["LV stroke volume, ml"] == 72 and row["LV cardiac output per body surface, l/min/m²"] == 2.16
     assert [row["LV_EF_percent"] for row in table_rows([result], ANATOMIES["acdc"])] == [60.0, 60.0]
 
 
@@ -165,8 +171,10 @@ def test_implausible_figures_are_no_plain_results():
     assert not fraction.plausible and str(fraction) == "not plausible (-100 %)"
     assert "LV is larger at ES than at ED: check the phases" in swapped.flags
     assert table_rows([swapped], ANATOMIES["acdc"])[0]["LV_EF_percent"] is None
+    (row,) = patient_rows([swapped])
+    assert row["LV ejection fraction, %"] is None and "not plausible" in row["look_at"]
     huge = patient_result("p", [frame("ED", 120, 130, myo=1400), frame("ES", 60, 70)], ANATOMIES["acdc"], Body())
-    assert str(huge.value("MYO mass")) == "not plausible (1470.0 g)"
+    assert str(huge.value("MYO mass")) == "not plausible (1470 g)"
     assert any("differs between ED and ES: 1470 g and 105 g" in flag for flag in huge.flags)
     empty = patient_result("p", [frame("ED", 0, 0), frame("ES", 0, 0)], ANATOMIES["acdc"], Body())
     assert empty.value("LV ejection fraction") is None and not empty.value("LV end-diastolic volume").plausible
@@ -185,3 +193,19 @@ def test_a_sharp_end_systole_is_no_outlier_and_a_frame_without_a_heart_is_no_end
     volumes = [frame(None, amount, amount, number=i + 1) for i, amount in enumerate(amounts)]
     phases = patient_result("p", volumes, ANATOMIES["acdc"], Body()).phases
     assert (phases["ED"].frame, phases["ES"].frame) == (1, 5)
+
+
+def test_three_frames_have_phases_too():
+    volumes = [frame(None, amount, amount, number=i + 1) for i, amount in enumerate((65, 39, 57))]
+    phases = patient_result("p", volumes, ANATOMIES["acdc"], Body()).phases
+    assert (phases["ED"].frame, phases["ES"].frame) == (1, 2)
+
+
+def test_what_the_user_states_about_the_patient_comes_before_the_file(tmp_path):
+    (tmp_path / "Info.cfg").write_text("Height: 170\nWeight: 0\nHeartRate: 61\n")
+    volume = Volume("p", None, None, tmp_path / "a.nii.gz", None, (1, 1, 1), ANATOMIES["acdc"])
+    assert body_of([volume], Body()) == Body(170, None, 61)
+    assert body_of([volume], stated_body(None, 80, 70)) == Body(170, 80, 70)
+    for stated in ((1.75, None, None), (None, 7000, None), (None, None, float("nan"))):
+        with pytest.raises(DataError, match="is impossible"):
+            stated_body(*stated)

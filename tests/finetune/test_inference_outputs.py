@@ -17,6 +17,7 @@ from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 from fclseg.finetune.inference import NOTICE
 from fclseg.finetune.inference.cases import find_cases
+from fclseg.finetune.inference.function import Body
 from fclseg.finetune.inference.run import Inference
 from fclseg.finetune.inference.segment import Segmenter, keep_largest_piece
 from fclseg.networks.model_file import TrainedModel
@@ -59,6 +60,7 @@ def write(path, disc, affine, dtype=np.int16, units="mm", klass=nib.Nifti1Image)
     image.header.set_xyzt_units(units)
     image.set_qform(affine, code=1)
     image.set_sform(affine, code=2)
+    path.parent.mkdir(exist_ok=True)
     nib.save(image, path)
     return path
 
@@ -144,7 +146,7 @@ def test_one_bad_file_is_named_and_the_others_are_done(tmp_path):
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {
         "good_seg.nii.gz", "good_overlay.png", "good_report.html", "good_result.json", "index.html",
-        "measurements.csv", "measurements.json",
+        "measurements.csv", "measurements.json", "patients.csv", "slices.csv",
     }  # fmt: skip
     page = (tmp_path / "out" / "index.html").read_text()
     assert "nan.nii.gz" in page and 'href="good_report.html"' in page and NOTICE in page
@@ -208,6 +210,24 @@ def test_a_cavity_is_reduced_to_its_blood_unless_predictions_are_not_refined(ref
     assert ratio == pytest.approx(1, abs=0.1) if refined else ratio > 4
 
 
+class Corner(nn.Module):
+    """A network that always finds something in the corner of its window."""
+
+    def forward(self, images):
+        found = torch.zeros_like(images)
+        found[..., -4:, -4:] = 1
+        return torch.cat([0.5 - found, found - 0.5], dim=1) * 40
+
+
+def test_a_window_does_not_leave_the_image():
+    """In a damaged image nothing holds it; beyond the image there are no grey values to scale."""
+    voxels = np.random.default_rng(0).normal(300, 20, (30, 26, 3)).astype(np.float32)
+    volume = Volume("p", None, None, Path("p.nii"), None, (1.5, 1.5, 8.0), HEART)
+    for near in (None, (200, -90)):
+        found = Segmenter(TrainedModel(Corner(), HEART, 32, 3.0, "demo"))(voxels, volume, near)
+        assert all(0 <= place < size for place, size in zip(found.centre, voxels.shape, strict=False))
+
+
 def test_nothing_is_claimed_far_from_the_heart():
     voxels = bright_disc((200, 100, 3), (1.5, 1.5, 8.0), (75, 70)) * 800.0 + np.random.default_rng(0).random(
         (200, 100, 3)
@@ -227,8 +247,40 @@ def test_a_second_run_takes_over_what_is_finished_and_a_changed_file_is_done_aga
     first = run()
     before = (tmp_path / "out" / "a_seg.nii.gz").stat().st_mtime_ns
     assert run() == first and (tmp_path / "out" / "a_seg.nii.gz").stat().st_mtime_ns == before
+    for lost in ("a_seg.nii.gz", "a_report.html", "a_overlay.png"):
+        (tmp_path / "out" / lost).unlink()
+        assert run() == first and (tmp_path / "out" / lost).is_file(), "a deleted file is made again"
+    (tmp_path / "Info.cfg").write_text("Height: 180\nWeight: 80\n")
+    run()
+    assert "2.00 m² (Mosteller)" in (tmp_path / "out" / "a_report.html").read_text(), "the body is part of the input"
     write(path, bright_disc((60, 60, 3), zooms, (45, 45), 9.0), oblique(zooms))
     assert run() < first / 2
+
+
+def test_volumes_per_slice_are_those_of_the_label_map(tmp_path):
+    zooms = (1.5, 1.5, 8.0)
+    disc = bright_disc((60, 60, 4), zooms, (45, 45))
+    disc[..., 3] = bright_disc((60, 60, 1), zooms, (45, 45), 9.0)[..., 0]
+    path = write(tmp_path / "a.nii.gz", disc, np.diag([-1.5, -1.5, 8.0, 1.0]))  # base first
+    Inference(segmenter(), find_cases(str(path)), tmp_path / "out").run()
+    labels = np.asarray(nib.load(tmp_path / "out" / "a_seg.nii.gz").dataobj)
+    with open(tmp_path / "out" / "slices.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    expected = labels.sum(axis=(0, 1)) * np.prod(zooms) / 1000
+    assert [int(row["slice"]) for row in rows] == [1, 2, 3, 4] and expected[3] < expected[2] / 3
+    assert [float(row["LV_ml"]) for row in rows] == pytest.approx(expected, abs=1e-3)
+    (volume,) = json.loads((tmp_path / "out" / "measurements.json").read_text())["volumes"]
+    assert volume["slices_ml"]["LV"] == pytest.approx(expected, abs=1e-3)
+
+
+def test_height_and_weight_of_one_patient_are_not_used_for_several(tmp_path):
+    zooms = (1.5, 1.5, 8.0)
+    for name in ("a", "b"):
+        write(tmp_path / "in" / f"{name}.nii.gz", bright_disc((40, 40, 2), zooms, (30, 30)), oblique(zooms))
+    cases = find_cases(str(tmp_path / "in"))
+    with pytest.raises(DataError, match="there are 2"):
+        Inference(segmenter(), cases, tmp_path / "out", body=Body(180, 80)).run()
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_cine_is_one_label_file_with_its_curve(tmp_path):

@@ -121,7 +121,7 @@ def test_a_labelled_job_has_the_budget_of_fine_tuning(name):
 FEDERATED = {"pretraining.rounds": 30, "pretraining.local_epochs": 1, "pretraining.batch_size": 10}
 
 
-STARTED = ("phantom", "mean_teacher", "mean_teacher_dp")
+STARTED = ("phantom", "mean_teacher", "mean_teacher_local", "mean_teacher_dp")
 
 
 def test_only_labelled_jobs_and_those_with_a_start_change_their_preset():

@@ -13,6 +13,7 @@ from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer
 from fclseg.networks.loading import read_tensors
 from fclseg.presets import get_preset
+from fclseg.resources import shipped_model
 
 ROUNDS = 4
 CHANGES = {
@@ -30,7 +31,7 @@ CHANGES = {
 class InProcess(AnyRun):
     """Hospitals that allow a run to change these settings."""
 
-    policy: ClassVar = {**AnyRun.policy, "changes": sorted(CHANGES)}
+    policy: ClassVar = {**AnyRun.policy, "changes": [*sorted(CHANGES), "pretraining.phantom_patients"]}
 
 
 @pytest.fixture
@@ -114,3 +115,19 @@ def test_every_site_of_local_cl_keeps_its_own_encoder(hospitals, tmp_path):
     }
     for record in records:  # only metadata about the round is sent
         assert all(not counts[way]["payload"] for counts in record["bytes"].values() for way in ("up", "down"))
+
+
+def test_sites_that_train_alone_start_from_the_shipped_weights(hospitals, tmp_path):
+    """Nothing comes down, so each site takes them from its own installation and keeps a network of its own."""
+    changes = {"pretraining.lr": 1e-7, "local_epochs": 1, "pretraining.phantom_patients": 2}
+    run = InProcess(tmp_path / "run", hospitals, "mean_teacher_local", rounds=1, network="shipped", changes=changes)
+    (record,) = run.complete()
+    assert all(not counts[way]["payload"] for counts in record["bytes"].values() for way in ("up", "down"))
+    shipped, _ = read_tensors(shipped_model("acdc_unet"))
+    result = json.loads((run.run / "result.json").read_text())
+    assert result["site_networks"] == {site: f"sites/{site}/model.safetensors" for site in run.sites}
+    for site in run.sites:
+        own, _ = read_tensors(run.memory(site) / "model.safetensors")
+        for name, tensor in shipped.items():
+            if name.endswith("conv.weight"):
+                torch.testing.assert_close(own[name], tensor, rtol=0, atol=1e-4)

@@ -12,7 +12,9 @@ from ignite.engine import Events
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.sites import Splits
 from fclseg.finetune.run import FinetuneSpec, training_config
+from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import read_tensors, save_encoder
+from fclseg.networks.model_file import TrainedModel, write_model
 from fclseg.networks.unet import Encoder
 from fclseg.presets import get_preset
 from fclseg.study import execute
@@ -80,14 +82,33 @@ def test_only_full_fine_tuning_moves_the_encoder(study, run, mode):
     ],
 )
 def test_the_encoder_that_a_fine_tuning_starts_from(study, job, changes, file):
-    data, cache, _ = study
-    path = execute.start_of(cell_of(study, job, **changes), cache, Splits.load(data.splits))
+    cache = study[1]
+    path = execute.start_of(cell_of(study, job, **changes), cache)
     assert path == cache.root / f"{file}.safetensors"
 
 
 def test_a_random_start_has_no_encoder(study):
-    data, cache, _ = study
-    assert execute.start_of(replace(cell_of(study), pretraining=None), cache, Splits.load(data.splits)) is None
+    cache = study[1]
+    assert execute.start_of(replace(cell_of(study), pretraining=None), cache) is None
+
+
+def test_networks_of_single_sites_are_scored_on_their_own_patients_without_labels(study):
+    """Site 1's network calls everything RV, site 2's everything LV. A volume's RV Dice tells which network saw it."""
+    data, cache, pretrainings = study
+    pretrainings["mean_teacher_local"] = alone = Pretraining("mean_teacher_local", 0, PRESET, data)
+    anatomy = data.anatomy
+    for name, structure in (("site-1", 1), ("site-2", 3)):
+        network = FreezableUNet(PRESET.networks.channels, anatomy.classes, 0)
+        torch.nn.init.zeros_(network.decoder.head.weight)
+        network.decoder.head.bias.data = torch.eye(anatomy.classes)[structure]
+        write_model(cache.root / f"{name}-model.safetensors", TrainedModel(network, anatomy, 48, 4.0, "demo"))
+    networks = {name: f"{name}-model.safetensors" for name in SITES}
+    cache.put(alone.key, {"encoders": {}, "site_networks": networks})
+    result = execute.run_cell(cell_of(study, "mean_teacher_local", labels=0, site=None, fold=0), cache)
+    found = {row["patient"]: (row["dice_RV"] > 0, row["dice_LV"] > 0) for row in result["volumes"]}
+    assert found == {"patient001": (True, False), "patient006": (False, True)}
+    tuned = cell_of(study, "mean_teacher_local", site="site-2")
+    assert execute.start_of(tuned, cache) == cache.root / "site-2-model.safetensors"
 
 
 @pytest.mark.parametrize(

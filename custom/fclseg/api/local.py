@@ -17,6 +17,8 @@ from fclseg.federation.ptnu import predict_target
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.methods.base import Method
 from fclseg.methods.training import RoundResult, cosine_lr, make_optimizer, train_round
+from fclseg.privacy.protect import Upload, protect
+from fclseg.privacy.settings import NO_PROTECTION, PrivacySettings
 
 
 @dataclass
@@ -36,9 +38,9 @@ class LocalSite:
 class LocalFederation:
     """The server side: global components, and the sites that train on them."""
 
-    def __init__(self, row: Row, sites: list[LocalSite], seed: int):
+    def __init__(self, row: Row, sites: list[LocalSite], seed: int, privacy: PrivacySettings = NO_PROTECTION):
         """All sites start with the same weights, so the weights of the first site are the global ones."""
-        self.row, self.sites, self.seed = row, sites, seed
+        self.row, self.sites, self.seed, self.privacy = row, sites, seed, privacy
         self.settings, first = sites[0].method.preset.pretraining, sites[0].method
         self.means: dict[str, Arrays] = {
             flow.component: to_arrays(first.send(flow.component)) for flow in self._flows(MEAN) if flow.up != NEVER
@@ -55,12 +57,16 @@ class LocalFederation:
         target_distance = self._target_distance(first=number == 0)
         results: dict[str, RoundResult] = {}
         for site in self.sites:
-            self._receive(site, target_distance)
+            received = self._receive(site, target_distance)
             result = results[site.name] = self._train(site, number)
+            networks, features = (
+                {name: to_arrays(site.method.send(name)) for name in names} for names in (means, others)
+            )
+            upload = protect(site, Upload(networks, features), received, self.privacy)
             for name, mean in means.items():
-                mean.add(to_arrays(site.method.send(name)), result.samples, site.name)
+                mean.add(upload.components[name], result.samples, site.name)
             for name, states in others.items():
-                states[site.name] = to_arrays(site.method.send(name))
+                states[site.name] = upload.features[name]
         self.means |= {name: mean.result() for name, mean in means.items()}
         self.others |= others
         self.fresh = set(means)
@@ -82,10 +88,11 @@ class LocalFederation:
         distances = {s.name: distance(self.means["online"], to_arrays(s.method.send("target"))) for s in self.sites}
         return self.predictor.predict(distances, None if first else list(distances))
 
-    def _receive(self, site: LocalSite, target_distance: float | None) -> None:
-        """The components that come down to a site, and its predicted target network."""
+    def _receive(self, site: LocalSite, target_distance: float | None) -> dict[str, Arrays]:
+        """Give a site the components that come down, and its predicted target network. Returns what came down."""
         down = {flow.component for flow in self._flows(MEAN) if flow.down == ALWAYS}
-        arrays = {name: self.means[name] for name in self.means if name in down}
+        received = {name: self.means[name] for name in self.means if name in down}
+        arrays = dict(received)
         if target_distance is not None:
             own = to_arrays(site.method.send("target"))
             arrays["target"] = predict_target(arrays["online"], own, target_distance, self.settings.ptnu_momentum)
@@ -93,6 +100,7 @@ class LocalFederation:
         for name, states in self.others.items():
             if theirs := {other: to_tensors(state) for other, state in states.items() if other != site.name}:
                 site.method.receive_others(name, theirs)
+        return received
 
     def _train(self, site: LocalSite, number: int) -> RoundResult:
         return train_round(

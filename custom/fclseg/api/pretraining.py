@@ -18,11 +18,13 @@ from fclseg.data.slices import open_store
 from fclseg.device import choose_device
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import SHIPPED, Row, get_row
+from fclseg.flare.settings import RunSettings
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method, method_class
 from fclseg.networks.interface import EncoderFactory
-from fclseg.networks.loading import load_network, save_encoder
+from fclseg.networks.loading import save_encoder
 from fclseg.presets import Preset, get_preset
+from fclseg.privacy.settings import NO_PROTECTION, PrivacySettings
 from fclseg.resources import shipped_model
 
 SPLITS = "splits.json"
@@ -56,6 +58,8 @@ def pretrain(
     nvflare: bool = False,
     encoder: EncoderFactory | None = None,
     threads: int = 1,
+    privacy: PrivacySettings = NO_PROTECTION,
+    fold: int | None = None,
 ) -> Pretrained:
     """Pre-train the method of ``job`` on a folder whose patients are split across sites. Results go to ``out``.
 
@@ -65,43 +69,55 @@ def pretrain(
         nvflare: run with NVFlare, one process per site. The encoder is the same, bit for bit.
         encoder: makes a different encoder than the paper's (``networks/interface.py``); not with ``nvflare``.
         threads: number of torch threads. Sites of a simulation use one; more are faster and change the last bits.
+        privacy: protections of what sites send, for example PrivacySettings(perturb=0.5). Their randomness comes from
+            the operating system, so a run with them cannot be repeated bit for bit.
+        fold: leave out the patients that this fold of the split holds out.
     """
     row, chosen, folder = get_row(job), get_preset(preset) if isinstance(preset, str) else preset, Path(out).absolute()
     if method_class(row).wants_labels:
         raise FCLSegError(f"job '{job}' trains on labels: run it with 'fclseg pretrain --job {job}'")
+    RunSettings.read({"job": job, **privacy.shown()}, environment={})  # the checks of a job's protections
     volumes = read_folder(data)
     split = Splits.load(splits) if splits else _split(volumes, sites, seed)
     if nvflare and encoder is not None:
         raise FCLSegError("NVFlare's processes can only build the paper's encoder: leave out 'encoder' or 'nvflare'")
     if nvflare:
         split.save(folder.with_name(f"{folder.name}.{SPLITS}"))
-        return _over_nvflare(row, Path(data).absolute(), folder, volumes, chosen, seed)
+        return _over_nvflare(row, Path(data).absolute(), folder, volumes, chosen, seed, privacy, fold)
+    if (folder / "config.json").exists() and not nvflare:
+        raise FCLSegError(f"{folder} belongs to a run with NVFlare: choose another folder")
     with _threads(threads):
-        return _in_this_process(row, volumes, folder, split, chosen, seed, encoder)
+        federation = gather(row, volumes, split, chosen, seed, privacy=privacy, fold=fold, encoder=encoder)
+        return _in_this_process(federation, folder)
 
 
 def _split(volumes: list[Volume], sites: int, seed: int) -> Splits:
     return Splits.make(sorted({volume.patient for volume in volumes}), sites, folds=2, seed=seed)
 
 
-def _in_this_process(
+def gather(
     row: Row,
     volumes: list[Volume],
-    folder: Path,
     split: Splits,
     preset: Preset,
     seed: int,
-    encoder: EncoderFactory | None,
-) -> Pretrained:
-    if (folder / "config.json").exists():
-        raise FCLSegError(f"{folder} belongs to a run with NVFlare: choose another folder")
-    parties = []
+    *,
+    privacy: PrivacySettings = NO_PROTECTION,
+    fold: int | None = None,
+    encoder: EncoderFactory | None = None,
+) -> LocalFederation:
+    """All sites of a split, ready for their first round in this process."""
+    sites = []
     for name, patients in split.sites.items():
         method = _start(build_method(row, preset, seed, volumes[0].anatomy, encoder), row, volumes[0].anatomy)
         method.to(choose_device())
-        parties.append(LocalSite.start(name, method, _sampler(volumes, patients, method)))
-    federation, losses = LocalFederation(row, parties, seed), []
-    rounds = preset.pretraining.rounds
+        training = patients if fold is None else split.training(name, fold)
+        sites.append(LocalSite.start(name, method, _sampler(volumes, training, method)))
+    return LocalFederation(row, sites, seed, privacy)
+
+
+def _in_this_process(federation: LocalFederation, folder: Path) -> Pretrained:
+    row, rounds, losses = federation.row, federation.settings.rounds, []
     with tqdm(total=rounds, desc=row.title, unit="round") as bar:
         for number in range(rounds):
             results = federation.round(number).values()
@@ -111,17 +127,15 @@ def _in_this_process(
     paths = {}
     for site, method in federation.finish().items():
         paths[site] = folder / "sites" / site / ENCODER if site else folder / ENCODER
-        metadata = {"preset": preset.name, "run": folder.name, "job": row.job, "round": rounds - 1}
+        metadata = {"preset": method.preset.name, "run": folder.name, "job": row.job, "round": rounds - 1}
         save_encoder(paths[site], method.get_submodule("online.encoder"), metadata)
     return Pretrained(paths, losses)
 
 
 def _start(method: Method, row: Row, anatomy: Anatomy) -> Method:
-    """The method with the network that its job starts from, as online and as target network."""
+    """The method with the network that its job starts from."""
     if row.start == SHIPPED:
-        load_network(method.online, shipped_model(anatomy.bundle))
-        if method.has_target:
-            method.receive({"target": method.send("online")})
+        method.start_from(shipped_model(anatomy.bundle))
     return method
 
 
@@ -133,12 +147,23 @@ def _sampler(volumes: list[Volume], patients: list[str], method: Method) -> Slic
     return SliceSampler(store, store.select(), batch, partners=method.wants_partners, device=choose_device())
 
 
-def _over_nvflare(row: Row, data: Path, folder: Path, volumes: list[Volume], preset: Preset, seed: int) -> Pretrained:
+def _over_nvflare(
+    row: Row,
+    data: Path,
+    folder: Path,
+    volumes: list[Volume],
+    preset: Preset,
+    seed: int,
+    privacy: PrivacySettings,
+    fold: int | None,
+) -> Pretrained:
     from fclseg.study.cells import Dataset  # NVFlare is imported only if it is used
     from fclseg.study.federated import run_job
+    from fclseg.study.job_options import JobOptions
 
     splits = folder.with_name(f"{folder.name}.{SPLITS}")
-    run = run_job(row.job, folder, Dataset(data, volumes[0].anatomy, splits, fingerprint=""), preset, seed)
+    dataset, options = Dataset(data, volumes[0].anatomy, splits, fingerprint=""), JobOptions.make(privacy.shown(), ())
+    run = run_job(row.job, folder, dataset, preset, seed, options=options, fold=fold)
     return Pretrained(run.encoders, [record["loss"] for record in run.rounds()])
 
 

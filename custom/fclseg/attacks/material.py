@@ -43,6 +43,11 @@ def joined(leaks: Sequence[Leak]) -> Leak:
     )
 
 
+def patients_of(store: SliceStore, rows: np.ndarray) -> np.ndarray:
+    """The name of each slice's patient."""
+    return np.asarray([volume.patient for volume in store.volumes])[store.volume[rows]]
+
+
 class Material:
     """Makes leaks of patients with one network and the protections of a run."""
 
@@ -64,10 +69,6 @@ class Material:
         """Slices of these patients."""
         rows = self.store.select(patients)
         return rows if frame is None else rows[self._order()[self.store.volume[rows]] == frame]
-
-    def patients_of(self, rows: np.ndarray) -> np.ndarray:
-        """The name of each slice's patient."""
-        return np.asarray([volume.patient for volume in self.store.volumes])[self.store.volume[rows]]
 
     def _sites(self, patients: Sequence[str], frame: int | None) -> Iterator[np.ndarray]:
         for start in range(0, len(patients), SITE_SIZE):

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from fclseg.attacks.material import Leak, Material
+from fclseg.attacks.material import Leak, Material, patients_of
+from fclseg.attacks.scores import standard_error
 from fclseg.data.augment import Views
 from fclseg.randomness import generator
 
@@ -17,9 +18,11 @@ LOOKS = 8
 
 @dataclass(frozen=True)
 class TopOne:
-    """Share of the scan's slices whose nearest vector is of the same patient, and the share by chance."""
+    """Share of the scan's slices whose nearest vector is of the same patient, its standard error over patients, and the
+    share by chance."""
 
     rate: float
+    error: float
     chance: float
 
 
@@ -29,7 +32,8 @@ def reidentify(material: Material, victims: Sequence[str], everybody: Sequence[s
     rows = material.rows(victims, frame=0)
     queries = query_features(material, rows)
     partitions = torch.from_numpy(material.store.partition[rows].astype(np.int64))
-    return top_one(queries, partitions, material.patients_of(rows), gallery, material.patients_of(gallery.rows))
+    store = material.store
+    return top_one(queries, partitions, patients_of(store, rows), gallery, patients_of(store, gallery.rows))
 
 
 @torch.no_grad()
@@ -65,4 +69,5 @@ def top_one(
     nearest = likeness.masked_fill(~same, -torch.inf).argmax(dim=1).numpy()
     possible = same.numpy().astype(float)
     chance = (possible @ shares / possible.sum(axis=1, keepdims=True).clip(min=1))[np.arange(len(wanted)), wanted]
-    return TopOne(float(shares[nearest, wanted].mean()), float(chance.mean()))
+    found = shares[nearest, wanted]
+    return TopOne(float(found.mean()), standard_error(found, patients), float(chance.mean()))

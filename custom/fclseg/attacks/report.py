@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fclseg.attacks.inversion import Reconstruction, blind_guess, reconstruct, train_decoder
-from fclseg.attacks.material import Material
+from fclseg.attacks.material import Material, patients_of
 from fclseg.attacks.membership import infer_membership
 from fclseg.attacks.pictures import draw_best
 from fclseg.attacks.reidentification import reidentify
+from fclseg.attacks.scores import standard_error
 from fclseg.attacks.target import Target
 from fclseg.attacks.update import Situation, updates, with_features
 from fclseg.privacy.settings import PrivacySettings
@@ -26,13 +29,14 @@ def inversion(target: Target, privacy: PrivacySettings, out: Path, seed: int = 0
     found = reconstruct(train_decoder(known, target.store.anatomy.partitions, seed), victims)
     guess = blind_guess(known, victims)
     draw_best(out / "inversion.png", victims.views, found.images, found.ssim, _title(privacy))
-    return _compared(found, guess) | {"vectors": int(victims.vector.max()) + 1}
+    patients = patients_of(target.store, victims.rows)
+    return _compared(found, guess, patients) | {"vectors": int(victims.vector.max()) + 1}
 
 
 def reidentification(target: Target, privacy: PrivacySettings, out: Path, seed: int = 0) -> Figures:
     material = Material(target.feature_network, target.store, target.settings.build_preset(), privacy, seed)
     found = reidentify(material, target.victims, [*target.known, *target.victims])
-    return {"top_1": found.rate, "chance": found.chance}
+    return {"top_1": found.rate, "top_1_error": found.error, "chance": found.chance}
 
 
 def membership(target: Target, privacy: PrivacySettings, out: Path, seed: int = 0) -> Figures:
@@ -50,7 +54,7 @@ def update(target: Target, privacy: PrivacySettings, out: Path, seed: int = 0, s
     own, victims = with_features(known, sent, known_leak, leak)
     found, guess = reconstruct(train_decoder(own, 1, seed), victims), blind_guess(own, victims)
     draw_best(out / "update.png", victims.views, found.images, found.ssim, _title(privacy))
-    return _compared(found, guess) | {"updates": len(sent)}
+    return _compared(found, guess, patients_of(target.store, victims.rows)) | {"updates": len(sent)}
 
 
 ATTACKS = {"inversion": inversion, "reidentify": reidentification, "membership": membership, "update": update}
@@ -67,12 +71,15 @@ def fill_bank(target: Target, seed: int) -> None:
         bank.push(leak.features, leak.partitions)
 
 
-def _compared(found: Reconstruction, guess: Reconstruction) -> Figures:
+def _compared(found: Reconstruction, guess: Reconstruction, patients: np.ndarray) -> Figures:
+    """Errors are standard errors over patients of the gain over the guess."""
     return {
         "ssim": float(found.ssim.mean()),
         "psnr": float(found.psnr.mean()),
         "guess_ssim": float(guess.ssim.mean()),
         "guess_psnr": float(guess.psnr.mean()),
+        "ssim_error": standard_error((found.ssim - guess.ssim).numpy(), patients),
+        "psnr_error": standard_error((found.psnr - guess.psnr).numpy(), patients),
         "better_than_guess": float((found.ssim > guess.ssim).double().mean()),
     }
 

@@ -19,6 +19,13 @@ def psnr(images: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
     return PSNRMetric(max_val=1.0)(images, truth).flatten()
 
 
+def standard_error(scores: np.ndarray, patients: np.ndarray) -> float:
+    """Standard error of a mean score. Slices of a patient are alike, so each patient counts as one observation."""
+    names, who = np.unique(patients, return_inverse=True)
+    means = np.bincount(who, scores) / np.bincount(who)
+    return float(means.std(ddof=1) / len(names) ** 0.5) if len(names) > 1 else float("nan")
+
+
 def area_under_curve(positive: np.ndarray, negative: np.ndarray) -> float:
     """The probability that a score of the first kind is above one of the second, ties counted half."""
     ranks = rankdata(np.concatenate([positive, negative]))[: len(positive)]

@@ -18,13 +18,16 @@ TEXTS = {
 EPILOG = """\
 The attacker is another hospital: it has the patients of --known and everything that other sites and the server send.
 All other patients in the data folder are victims. Compare each figure with that of a blind guess or of chance, which is
-printed too. docs/privacy.md has the table for real patients.
+printed too; names that end in _error are standard errors over patients. docs/privacy.md has figures of real patients.
 
 examples
   fclseg pretrain --job fcl --data ACDC --splits splits.json --name fcl
   fclseg attack inversion --run runs/fcl --data ACDC --splits splits.json --known site-1,site-2
   fclseg attack inversion --run runs/fcl --data ACDC --splits splits.json --known site-1,site-2 --protect perturb=0.5
       the same network, but features as they would leave with this protection
+  fclseg pretrain --job fcl --data ACDC --splits splits.json --fold 0 --name without-fold-0
+  fclseg attack membership --run runs/without-fold-0 --data ACDC --splits splits.json --known site-1,site-2
+      compares victims that the run was trained on with those of the fold that it left out
   fclseg attack update --run runs/fcl --data ACDC --splits splits.json --known site-1,site-2 --slices 16 --real
       a step towards a real round; the default, one step on one slice, is as easy as it gets
 """

@@ -168,6 +168,8 @@ def import_(arguments: argparse.Namespace) -> int:
     imported = import_folder(arguments.source, arguments.out)
     print(f"{arguments.out}: {len(imported.patients)} patients, with codes instead of names")
     print(f"{imported.key}: which code belongs to which patient; keep it where the images came from")
+    for remark in imported.left_out:
+        print(f"- left out: {remark}")
     for problem in imported.problems:
         print(f"- {problem}")
     return 1 if imported.problems else 0

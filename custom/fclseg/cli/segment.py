@@ -1,12 +1,15 @@
 """``fclseg segment``: label maps, measurements and a report for a scan, from a fine-tuned model."""
 
 import argparse
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 EXAMPLES = """examples:
   fclseg segment scan.nii.gz --out results                    # a volume, or a cine (4D): all phases
   fclseg segment patients/ --out results --workers 2          # a folder of patients, with an index page
   fclseg segment dicom_export/ --out results                  # a cine series exported by the scanner
+  fclseg segment scan.nii.gz --out results --height 172 --weight 70 --heart-rate 64
   fclseg segment patients/ --out results --model my_model/model.safetensors"""
 
 
@@ -29,6 +32,9 @@ def register(subparsers) -> None:
     parser.add_argument(
         "--workers", type=int, default=1, metavar="N", help="number of patients processed in parallel (default 1)"
     )
+    parser.add_argument("--height", type=float, metavar="CM", help="of the patient, for values per body surface")
+    parser.add_argument("--weight", type=float, metavar="KG", help="of the patient, for values per body surface")
+    parser.add_argument("--heart-rate", type=float, metavar="BPM", help="of the patient, for the cardiac output")
     parser.set_defaults(run=segment)
 
 
@@ -36,6 +42,7 @@ def segment(arguments: argparse.Namespace) -> int:
     from fclseg.cli.options import positive
     from fclseg.device import choose_device
     from fclseg.dicom.read import holds_dicom
+    from fclseg.finetune.inference.body import stated_body
     from fclseg.finetune.inference.cases import find_cases
     from fclseg.finetune.inference.run import Inference
     from fclseg.finetune.inference.segment import Segmenter
@@ -43,22 +50,24 @@ def segment(arguments: argparse.Namespace) -> int:
     from fclseg.networks.model_file import load_model
 
     workers = positive(arguments.workers, "--workers")
+    body = stated_body(arguments.height, arguments.weight, arguments.heart_rate)
     scan, imported = arguments.scan, None
     if scan is not None and Path(scan).is_dir() and holds_dicom(Path(scan)):
         from fclseg.dicom.importing import import_folder
 
         imported = import_folder(Path(scan), arguments.out / "images", keep_sources=True)
-        for problem in imported.problems:
-            print(f"fclseg: {problem}")
+        for remark in imported.left_out:
+            print(f"left out: {remark}")
         scan = str(arguments.out / "images")
     results = None if imported else str(arguments.out)
     cases = find_cases(scan, arguments.ed, arguments.es, results, all_phases=arguments.all_phases or bool(imported))
     checkpoint = arguments.model or weights_for(cases)
     model = load_model(checkpoint)
-    inference = Inference(Segmenter(model, choose_device()), cases, arguments.out, checkpoint, workers=workers)
-    done = inference.run()
+    export = None
     if imported:
         from fclseg.dicom.results import write_phases
 
-        write_phases(arguments.out, imported, done, model.anatomy)
+        cases = replace(cases, refused=(*cases.refused, *imported.problems))
+        export = partial(write_phases, out=arguments.out, imported=imported, anatomy=model.anatomy)
+    Inference(Segmenter(model, choose_device()), cases, arguments.out, checkpoint, workers, body, export).run()
     return 0

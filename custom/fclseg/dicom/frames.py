@@ -1,5 +1,6 @@
 """The images of one DICOM file: one image in a classic file, all frames in an enhanced file."""
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +16,12 @@ HEADER_TAGS = (
     "SliceThickness", "PatientID", "PatientName", "PatientSize", "PatientWeight", "HeartRate", "SeriesDescription",
     "SeriesNumber", "NumberOfFrames", "Modality", "SOPClassUID", "RescaleSlope", "RescaleIntercept",
 )  # fmt: skip
+NUMBERS = (
+    "TriggerTime", "TemporalPositionIdentifier", "InstanceNumber", "SliceThickness", "RescaleSlope", "RescaleIntercept",
+)  # fmt: skip
+"""Tags that may be absent but must be numbers."""
+NOT_SQUARE = 0.01
+"""Rows and columns have unit length and are at right angles up to this."""
 SHARED, PER_FRAME = "SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence"
 FRAME_TAGS = (
     ("PlanePositionSequence", "ImagePositionPatient", "ImagePositionPatient"),
@@ -54,9 +61,12 @@ def headers(path: Path) -> list[tuple[Source, Any]]:
         )
         many = int(getattr(dataset, "NumberOfFrames", None) or 1) > 1
         found = _frames(path, dataset) if many else [(Source(path), dataset)]
+        found = [(source, header) for source, header in found if not _absent(header)]
+        possible = all(_possible(header) for _, header in found)
     except Exception:  # pydicom has no single error type for damaged files
         raise DataError(f"{path}: is a damaged DICOM file; copy or export it again") from None
-    found = [(source, header) for source, header in found if not _absent(header)]
+    if not possible:
+        raise DataError(f"{path}: its position, orientation, pixel spacing or time is impossible; export it again")
     if many and not found:
         raise DataError(f"{path}: contains frames without positions; export the series with one file per image")
     return found
@@ -64,6 +74,22 @@ def headers(path: Path) -> list[tuple[Source, Any]]:
 
 def _absent(header: Any) -> list[str]:
     return [name for name in NEEDED if getattr(header, name, None) in (None, "")]
+
+
+def _possible(header: Any) -> bool:
+    """Whether the geometry can be that of an image. Reading it also shows values that are no numbers."""
+    position, direction, spacing = (
+        np.array([float(value) for value in getattr(header, name)])
+        for name in ("ImagePositionPatient", "ImageOrientationPatient", "PixelSpacing")
+    )
+    if (len(position), len(direction), len(spacing)) != (3, 6, 2) or int(header.Rows) < 1 or int(header.Columns) < 1:
+        return False
+    for name in NUMBERS:
+        if (value := getattr(header, name, None)) not in (None, "") and not math.isfinite(float(value)):
+            return False
+    row, column = direction[:3], direction[3:]
+    right_angle = np.allclose([row @ row, column @ column, row @ column], [1, 1, 0], atol=NOT_SQUARE)
+    return bool(np.isfinite(position).all() and right_angle and (spacing > 0).all() and np.isfinite(spacing).all())
 
 
 def _frames(path: Path, dataset: Any) -> list[tuple[Source, Any]]:

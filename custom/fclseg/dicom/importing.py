@@ -1,20 +1,24 @@
 """``fclseg data import``: converts DICOM series to the training layout, with codes instead of names."""
 
+import contextlib
 import csv
+import hashlib
 import json
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import nibabel as nib
 
 from fclseg.dicom.frames import Source
-from fclseg.dicom.read import find_series, to_nifti
+from fclseg.dicom.read import files_of, find_series, to_nifti
 from fclseg.dicom.series import Cine
-from fclseg.documents import read_json, understood
-from fclseg.errors import DataError
+from fclseg.documents import UNUSABLE, read_json, understood
+from fclseg.errors import DataError, FCLSegError
 from fclseg.files import make_folder, whole_file, write_text
 
-SOURCES = "sources.json"
+SOURCES, RECORD = "sources.json", "import.json"
 
 
 @dataclass(frozen=True)
@@ -22,41 +26,83 @@ class Imported:
     patients: dict[str, Path]  # code -> 4D or 3D NIfTI file
     key: Path
     problems: list[str]
+    left_out: list[str]  # series that are no short-axis cine, beside one that is
 
 
 def import_folder(source: Path, out: Path, *, keep_sources: bool = False) -> Imported:
     """Write ``OUT/patient001/...`` for each series. The key from codes to names is written next to ``OUT``, not in it.
 
-    ``keep_sources`` also records the source files of each patient, for results that go back to DICOM.
+    ``keep_sources`` also records the source files of each patient, for results that go back to DICOM. With it, a folder
+    that was imported before from the same files is used again. An interrupted import leaves no ``OUT``.
     """
     if not source.is_dir():
         raise DataError(f"{source}: there is no such folder; check the path")
+    key = out.with_name(f"{out.name}_key.csv")
     if out.exists() and any(out.iterdir()):
+        if keep_sources and (earlier := _imported_before(source, out, key)) is not None:
+            return earlier
         raise DataError(f"{out}: is not empty; choose a new folder, so that codes are not mixed up")
     found = find_series(source)
     if not found.series:
         raise DataError(found.problems[0])
     patients: dict[str, Path] = {}
     lines = []
-    make_folder(out)
-    for number, cine in enumerate(sorted(found.series, key=_order), start=1):
-        code = f"patient{number:03d}"
-        try:
-            patients[code] = _write(cine, out / code, code)
-            if keep_sources:
-                _write_sources(out / code, cine)
-        except DataError as error:
-            found.problems.append(str(error))
-            continue
-        first = cine.first
-        lines.append(
-            (code, getattr(first, "PatientID", ""), getattr(first, "PatientName", ""), first.SeriesInstanceUID)
-        )
-    key = out.with_name(f"{out.name}_key.csv")
-    with whole_file(key) as draft, open(draft, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("code", "patient_id", "name", "series"), *lines])
-    key.chmod(0o600)
-    return Imported(patients, key, found.problems)
+    with _draft_folder(out) as draft:
+        for number, cine in enumerate(sorted(found.series, key=_order), start=1):
+            code = f"patient{number:03d}"
+            try:
+                patients[code] = out / _write(cine, draft / code, code).relative_to(draft)
+                if keep_sources:
+                    _write_sources(draft / code, cine)
+            except DataError as error:
+                found.problems.append(str(error))
+                shutil.rmtree(draft / code, ignore_errors=True)
+                continue
+            first = cine.first
+            lines.append(
+                (code, getattr(first, "PatientID", ""), getattr(first, "PatientName", ""), first.SeriesInstanceUID)
+            )
+        if keep_sources:
+            files = {code: str(path.relative_to(out)) for code, path in patients.items()}
+            content = {"source": _fingerprint(source), "patients": files}
+            write_text(draft / RECORD, json.dumps(content | {"problems": found.problems, "left_out": found.left_out}))
+        with whole_file(key) as text, open(text, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("code", "patient_id", "name", "series"), *lines])
+        key.chmod(0o600)
+    return Imported(patients, key, found.problems, found.left_out)
+
+
+@contextlib.contextmanager
+def _draft_folder(out: Path) -> Iterator[Path]:
+    """A folder that becomes ``out`` if the block succeeds and is removed otherwise."""
+    draft = out.with_name(f".part.{out.name}")
+    shutil.rmtree(draft, ignore_errors=True)  # of an import that was killed
+    make_folder(draft)
+    try:
+        yield draft
+        if out.exists():
+            out.rmdir()  # it is empty
+        draft.rename(out)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _imported_before(source: Path, out: Path, key: Path) -> Imported | None:
+    """What an earlier import of the same files wrote; None if ``out`` is something else."""
+    try:
+        content = read_json(out / RECORD)
+        patients = {code: out / path for code, path in content["patients"].items()}
+        same = content["source"] == _fingerprint(source) and all(path.is_file() for path in patients.values())
+        return Imported(patients, key, content["problems"], content["left_out"]) if same else None
+    except (FCLSegError, OSError, *UNUSABLE):
+        return None
+
+
+def _fingerprint(source: Path) -> str:
+    """Of the names, sizes and times of all files: whether an export has changed."""
+    files = [(path.relative_to(source).as_posix(), path.stat()) for path in files_of(source)]
+    parts = [(name, status.st_size, status.st_mtime_ns) for name, status in files]
+    return hashlib.blake2b(repr((str(source.resolve()), parts)).encode(), digest_size=16).hexdigest()
 
 
 def read_sources(folder: Path) -> list[list[Source]]:
@@ -82,9 +128,10 @@ def _write(cine: Cine, folder: Path, code: str) -> Path:
         ("Weight", "PatientWeight", 1),
         ("HeartRate", "HeartRate", 1),
     ):
-        value = getattr(cine.first, tag, None)
-        if value not in (None, ""):
-            entries[name] = f"{float(value) * factor:.1f}"
+        with contextlib.suppress(ValueError, TypeError):  # a damaged value counts as unknown
+            value = getattr(cine.first, tag, None)
+            if value not in (None, ""):
+                entries[name] = f"{float(value) * factor:.1f}"
     write_text(folder / "Info.cfg", "".join(f"{name}: {value}\n" for name, value in sorted(entries.items())))
     return path
 

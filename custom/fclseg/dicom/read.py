@@ -14,13 +14,17 @@ from fclseg.dicom.frames import Source, headers, pixels
 from fclseg.dicom.series import Cine, arrange
 from fclseg.errors import DataError
 
+FEWEST_SLICES = 4
+"""A short-axis stack of a heart has at least this many slices."""
+
 
 @dataclass
 class Found:
-    """The series of a folder, and one sentence for each series that cannot be read."""
+    """The series of a folder, and one sentence for each series that cannot be read or is not wanted."""
 
     series: list[Cine] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def is_dicom(path: Path) -> bool:
@@ -33,14 +37,14 @@ def is_dicom(path: Path) -> bool:
 
 
 def holds_dicom(folder: Path) -> bool:
-    return any(is_dicom(path) for path in _files(folder))
+    return any(is_dicom(path) for path in files_of(folder))
 
 
 def find_series(folder: Path) -> Found:
     """All cine series below a folder. Private tags are never read."""
     groups: dict[str, list[tuple[Source, Any]]] = defaultdict(list)
     found = Found()
-    for path in _files(folder):
+    for path in files_of(folder):
         if not is_dicom(path):
             continue
         try:
@@ -48,17 +52,46 @@ def find_series(folder: Path) -> Found:
                 groups[str(header.SeriesInstanceUID)].append((source, header))
         except DataError as error:
             found.problems.append(str(error))
+    exams: dict[tuple[str, str], list[tuple[str, list[tuple[Source, Any]]]]] = defaultdict(list)
     for name, items in _with_single_slices_joined(groups).items():
-        try:
-            found.series.append(arrange(name, items))
-        except DataError as error:
-            found.problems.append(str(error))
+        exams[_exam(items[0][1])].append((name, items))
+    for series in exams.values():
+        _add_exam(found, series)
     if not found.series and not found.problems:
         found.problems.append(f"{folder}: contains no DICOM image series; give the folder that the scanner exported")
     return found
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _exam(header: Any) -> tuple[str, str]:
+    return str(getattr(header, "PatientID", "")), str(getattr(header, "StudyInstanceUID", ""))
+
+
+def _add_exam(found: Found, series: list[tuple[str, list[tuple[Source, Any]]]]) -> None:
+    """Add the short-axis cines of one exam. Without one, all of its series are added.
+
+    Exams also have localisers, long-axis views and maps. A short-axis cine is what has many slices and many phases.
+    """
+    arranged, problems = [], []
+    for name, items in series:
+        try:
+            arranged.append(arrange(name, items))
+        except DataError as error:
+            problems.append(str(error))
+    cines = [one for one in arranged if len(one.files) >= FEWEST_SLICES and len(one.files[0]) > 1]
+    found.series += cines or arranged
+    if cines:
+        found.left_out += [_describe(one) for one in arranged if one not in cines] + problems
+    else:
+        found.problems += problems
+
+
+def _describe(cine: Cine) -> str:
+    name = getattr(cine.first, "SeriesDescription", None) or cine.first.SeriesInstanceUID
+    size = f"{len(cine.files)} slices, {len(cine.files[0])} phases"
+    return f"{cine.files[0][0].path.parent}: series {name} ({size}) is not a short-axis cine"
+
+
+def files_of(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         folders.sort()
         yield from (path for path in (Path(place, name) for name in sorted(names)) if path.is_file())

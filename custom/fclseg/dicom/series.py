@@ -14,6 +14,9 @@ SAME_DIRECTION = 1e-3
 EVEN = 0.05
 """Distances between slices may differ by this fraction."""
 
+TRIGGER, INSTANCE = "TriggerTime", "InstanceNumber"
+CLOCKS = (TRIGGER, "TemporalPositionIdentifier", INSTANCE)
+
 
 @dataclass(frozen=True)
 class Cine:
@@ -37,9 +40,10 @@ class Cine:
 
     @property
     def frame_seconds(self) -> float | None:
-        times = [_time(header) for header in self.headers[0]]
-        steps = np.diff(times)
-        return float(steps.mean()) / 1000 if len(steps) and (steps > 0).all() and has_times(self.headers[0]) else None
+        if _clock(self.headers[0]) != TRIGGER:
+            return None
+        steps = np.diff([float(header.TriggerTime) for header in self.headers[0]])
+        return float(steps.mean()) / 1000 if len(steps) and (steps > 0).all() else None
 
 
 def arrange(name: str, items: Sequence[tuple[Source, Any]]) -> Cine:
@@ -71,7 +75,11 @@ def arrange(name: str, items: Sequence[tuple[Source, Any]]) -> Cine:
             f"{where}the slices of series {name} are {steps.min():.1f} to {steps.max():.1f} mm "
             "apart, so one is missing; export all of it"
         )
-    ordered = [sorted(one, key=lambda item: (_time(item[1]), int(item[1].InstanceNumber or 0))) for one in slices]
+    clock = _clock([header for _, header in items])
+    ordered = [
+        sorted(one, key=lambda item: (_number(item[1], clock) or 0.0, _number(item[1], INSTANCE) or 0.0))
+        for one in slices
+    ]
     return Cine(
         tuple(tuple(path for path, _ in one) for one in ordered),
         tuple(tuple(header for _, header in one) for one in ordered),
@@ -79,17 +87,14 @@ def arrange(name: str, items: Sequence[tuple[Source, Any]]) -> Cine:
     )
 
 
-def has_times(headers: Sequence[Any]) -> bool:
-    return all(getattr(header, "TriggerTime", None) is not None for header in headers)
+def _clock(headers: Sequence[Any]) -> str:
+    """The first tag that orders phases and that all files have: the trigger time in ms, or a number that counts."""
+    return next((name for name in CLOCKS if all(_number(one, name) is not None for one in headers)), INSTANCE)
 
 
-def _time(header: Any) -> float:
-    """The time of the phase: the trigger time in ms, or else any tag that counts phases."""
-    for name in ("TriggerTime", "TemporalPositionIdentifier", "InstanceNumber"):
-        value = getattr(header, name, None)
-        if value is not None and str(value) != "":
-            return float(value)
-    return 0.0
+def _number(header: Any, name: str) -> float | None:
+    value = getattr(header, name, None)
+    return None if value is None or str(value) == "" else float(value)
 
 
 def _normal(header: Any) -> np.ndarray:

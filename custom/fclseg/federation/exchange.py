@@ -108,6 +108,14 @@ ROWS = {
             start=SHIPPED,
         ),
         Row(
+            "mean_teacher_local",
+            "Mean teacher, each site alone",
+            "mean_teacher:MeanTeacher",
+            (),
+            hands_over=MODEL,
+            start=SHIPPED,
+        ),
+        Row(
             "mean_teacher_dp",
             "Mean teacher-PTNU-DP",
             "mean_teacher:MeanTeacher",

@@ -78,9 +78,9 @@ def _shapes(name: str) -> None:
 
 def _torchscript(name: str) -> None:
     network = _weights(name)
+    checkpoint = shipped_model(name).with_suffix(".pt")
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint, exported = Path(folder, "model.pt"), Path(folder, "model.ts")
-        torch.save(network.state_dict(), checkpoint)
+        exported = Path(folder, "model.ts")
         ckpt_export("network_def", filepath=str(exported), ckpt_file=str(checkpoint), **_arguments(name))
         script = torch.jit.load(exported)
     _compare(network, lambda images: script(images))

@@ -44,10 +44,15 @@ def save_model(output_dir: str | None, model: TrainedModel) -> None:
         return
     path = Path(output_dir) / MODEL
     write_model(path, model)
-    with whole_file(path.with_suffix(".pt")) as draft:  # only the weights, for MONAI's ckpt_export
-        torch.save({name: tensor.detach().cpu() for name, tensor in model.network.state_dict().items()}, draft)
+    write_weights(path, model)
     (path.parent / CHECKPOINT).unlink(missing_ok=True)
     print(f"model written to {path}")
+
+
+def write_weights(path: Path, model: TrainedModel) -> None:
+    """Write ``model.pt`` beside a model: only the weights, for MONAI's ``ckpt_export`` and MONAI Label."""
+    with whole_file(path.with_suffix(".pt")) as draft:
+        torch.save({name: tensor.detach().cpu() for name, tensor in model.network.state_dict().items()}, draft)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class SiteLearner(Learner):
         import torch
 
         from fclseg.flare.memory import SiteState
-        from fclseg.flare.runs.run_folder import ENCODER, export_encoder
+        from fclseg.flare.runs.run_folder import ENCODER, MODEL, export_encoder, export_model
         from fclseg.methods.training import optimizer_state
 
         site, message = self.open(data, fl_ctx)
@@ -70,6 +70,8 @@ class SiteLearner(Learner):
             site.memory.save(SiteState(round_number, site.method.state_dict(), optimizer_state(optimizer)))
             if not site.settings.row.shares_online:
                 export_encoder(site.memory.folder / ENCODER, site.method, site.settings, round_number)
+                if site.method.segments:
+                    export_model(site.memory.folder / MODEL, site.method, site.settings)
         send_curves(self, fl_ctx, round_number, loss=result.loss, feature_std=result.feature_std)
         answer.components.update(before | diagnostics.after(site))
         return answer

@@ -20,7 +20,7 @@ from fclseg.flare.reports import read_report
 from fclseg.flare.runs.run_folder import RunFolder, describe
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
-from fclseg.networks.loading import load_encoder, load_network
+from fclseg.networks.loading import load_encoder
 
 Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], dict[str, str]]
 """(task, message per site, time-out, what to do with an answer) -> the sites that failed, and why."""
@@ -40,10 +40,10 @@ class RunLoop:
         self.method = build_method(settings.row, self.preset, settings.seed, anatomy)
         if settings.encoder:
             load_encoder(self.method.online, settings.encoder)
+            if self.method.has_target:
+                self.method.receive({"target": self.method.send("online")})
         if network := settings.network_file:
-            load_network(self.method.online, network)
-        if self.method.has_target and (settings.encoder or settings.network):
-            self.method.receive({"target": self.method.send("online")})
+            self.method.start_from(network)
         initial = GlobalModel.initial(settings.row, self.method)
         self.like = {**initial.means, **{name: to_arrays(self.method.send(name)) for name in initial.others}}
         codec, known = settings.run_codec, not (settings.encoder or settings.network)

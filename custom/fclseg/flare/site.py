@@ -63,6 +63,10 @@ class Site:
         return SiteMemory(self.place.runs / self.settings.run / "sites" / self.place.name, self.run_id)
 
     @property
+    def name(self) -> str:
+        return self.place.name
+
+    @property
     def rounds(self) -> int:
         return self.preset.pretraining.rounds
 
@@ -91,10 +95,16 @@ class Site:
             self.memory.keep_global(message.round_number, received)
 
     def build_method(self) -> Method:
-        """The method with the initial weights, which every site derives from the run's seed."""
+        """The method with the initial weights, which every site derives from the run's seed.
+
+        If nothing comes down, a run that starts from the shipped weights takes them from the site's own installation.
+        """
         from fclseg.methods.registry import build_method
 
-        return build_method(self.settings.row, self.preset, self.settings.seed, self.anatomy)
+        method = build_method(self.settings.row, self.preset, self.settings.seed, self.anatomy)
+        if not self.settings.row.flows and (network := self.settings.network_file):
+            method.start_from(network)
+        return method
 
     def target(self, round_number: int, online: Arrays) -> Arrays:
         """The site's own target at the start of the round; the initial target if the site has not trained yet.

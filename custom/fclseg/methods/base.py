@@ -7,6 +7,7 @@ Nothing here depends on NVFlare.
 
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
+from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -16,7 +17,7 @@ from fclseg.data.augment import Views
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.networks.heads import EncoderNetwork
 from fclseg.networks.interface import EncoderFactory
-from fclseg.networks.loading import State
+from fclseg.networks.loading import State, load_network
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
@@ -87,6 +88,12 @@ class Method(nn.Module):
         """Load what came from the server: complete components, including BatchNorm statistics."""
         for name, state in components.items():
             self.get_submodule(name).load_state_dict(state)
+
+    def start_from(self, network: Path) -> None:
+        """Begin with the weights of this file, as online and as target network."""
+        load_network(self.online, network)
+        if self.has_target:
+            self.receive({"target": self.send("online")})
 
     def receive_others(self, component: str, states: Mapping[str, State]) -> None:
         """Load what the other sites sent, by site; for components that the server forwards instead of averaging."""

@@ -119,6 +119,8 @@ class FinetuningSettings:
     frozen_epochs: int = setting(_whole(0), default=0)
     model_lr: float = setting(POSITIVE, default=5e-4)  # rate and steps from a network that already segments: a high
     model_steps: int = setting(COUNT, default=120)  # rate or a long training forgets more than one patient can teach
+    start_share: float = setting(SHARE, default=0.0)  # of the network that it starts from, in the final weights
+    model_start_share: float = setting(SHARE, default=0.5)  # the same, from a network that already segments
     refined: bool = setting(YES_OR_NO, default=False)  # scores of a study: averaged over rotations, and cleaned
 
     def epochs_for(self, steps_per_epoch: int) -> int:
@@ -157,7 +159,8 @@ class Preset:
     def from_model(self) -> "Preset":
         """The preset for fine-tuning that starts from any network that already segments."""
         rate, steps = self.finetuning.model_lr, self.finetuning.model_steps
-        return self.changed({"finetuning.lr": rate, "finetuning.steps": steps})
+        share = self.finetuning.model_start_share
+        return self.changed({"finetuning.lr": rate, "finetuning.steps": steps, "finetuning.start_share": share})
 
     def adaptation(self) -> dict[str, object]:
         """Changes for a job that starts from such a network."""

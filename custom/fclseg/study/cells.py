@@ -48,6 +48,7 @@ LATER_SETTINGS = (
     "pretraining.bank_views",
     "pretraining.bfloat16",
     "finetuning.refined",
+    "finetuning.start_share",
 )
 """Settings that are newer than stored results. A key lists them only if they differ from the preset's own value. If you
 change that value in a preset, increase ``RECIPE``."""
@@ -56,7 +57,12 @@ REDEFINED = {"fedca": "phantom of version 0.2"}
 """Jobs whose results changed since recipe 2, and what changed. Their keys list it, so that only their stored
 results are stale. FedCA's public images are phantoms."""
 
-NOT_IN_KEYS = ("pretraining.adaptation_rounds", "finetuning.model_lr", "finetuning.model_steps")
+NOT_IN_KEYS = (
+    "pretraining.adaptation_rounds",
+    "finetuning.model_lr",
+    "finetuning.model_steps",
+    "finetuning.model_start_share",
+)
 """Settings that replace others (``Preset.adaptation`` and ``from_model``); keys list the replaced ones."""
 
 

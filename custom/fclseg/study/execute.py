@@ -14,7 +14,7 @@ from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import SHIPPED
 from fclseg.files import private_folder
 from fclseg.finetune.dataset import open_labelled
-from fclseg.finetune.evaluation import VolumeEvaluator
+from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
 from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
 from fclseg.networks.model_file import load_model
@@ -33,18 +33,16 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         return run_pretraining(cell, cache)
     splits = Splits.load(cell.data.splits)
     chosen = draw(cell.protocol, splits, cell.site, cell.fold, cell.labels, cell.seed)
-    start = start_of(cell, cache, splits)
     if cell.labels == 0:
         losses: list[float] = []
-        evaluator = untrained(cell, start, chosen)
-        evaluation = evaluator.run()
+        evaluator, evaluation = untrained(cell, starts_of(cell, cache), splits)
     elif cell.protocol == "federated":
         from fclseg.study.federated import finetune_federated
 
-        evaluator, losses = finetune_federated(cell, cache, start, chosen)
+        evaluator, losses = finetune_federated(cell, cache, start_of(cell, cache), chosen)
         evaluation = evaluator.run()
     else:
-        result = finetune_here(cell, start, chosen)
+        result = finetune_here(cell, start_of(cell, cache), chosen)
         evaluator, losses, evaluation = result.evaluator, result.losses, result.evaluation
     if shows_picture(cell, splits):
         save_picture(cache.attachment(cell.key, ".npz"), evaluator, chosen.validation)
@@ -58,31 +56,54 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
     }
 
 
-def start_of(cell: Finetuning, cache: Cache, splits: Splits) -> Path | None:
-    """The encoder or the whole network that a fine-tuning starts from. If every site has its own (Local CL), it is that
-    of the fine-tuning site. Protocols without a site take that of a different site in each fold."""
+GLOBAL = ""
+"""The name under which the start of all sites is listed, if they share one."""
+
+
+def starts_of(cell: Finetuning, cache: Cache) -> dict[str, Path]:
+    """By site, the encoders or whole networks that a fine-tuning may start from: the one of all sites, or one for each
+    site if each trained alone. Empty for random weights."""
     if cell.job == SHIPPED:
-        return shipped_model(cell.data.anatomy.bundle)
+        return {GLOBAL: shipped_model(cell.data.anatomy.bundle)}
     if cell.pretraining is None:
-        return None
+        return {}
     if (trained := cache.get(cell.pretraining.key)) is None:
         raise FCLSegError(f"the result of {cell.pretraining.describe()} is gone: run the same command again")
+    found = trained["encoders"]
     if cell.whole_network:
-        return cache.root / trained["network"]
-    encoders = trained["encoders"]
-    if "" in encoders:
-        return cache.root / encoders[""]
-    names = sorted(encoders)
-    return cache.root / encoders[cell.site if cell.site in encoders else names[cell.fold % len(names)]]
+        found = trained["site_networks"] if "site_networks" in trained else {GLOBAL: trained["network"]}
+    return {site: cache.root / path for site, path in found.items()}
 
 
-def untrained(cell: Finetuning, model: Path | None, chosen: Draw) -> VolumeEvaluator:
-    """Score the pre-trained network unchanged, without any labels."""
-    assert model is not None, "only networks that segment are planned without labels"
+def start_of(cell: Finetuning, cache: Cache) -> Path | None:
+    """The encoder or the whole network that a fine-tuning starts from. If every site has its own (Local CL), it is that
+    of the fine-tuning site. Protocols without a site take that of a different site in each fold."""
+    starts = starts_of(cell, cache)
+    if not starts or GLOBAL in starts:
+        return starts.get(GLOBAL)
+    names = sorted(starts)
+    return starts[cell.site if cell.site in starts else names[cell.fold % len(names)]]
+
+
+def untrained(cell: Finetuning, starts: dict[str, Path], splits: Splits) -> tuple[VolumeEvaluator, Evaluation]:
+    """Score the pre-trained network unchanged, without any labels. If each site has its own network, score it on the
+    held-out patients of its site. Returns the scores of all patients and the evaluator of the first site."""
     anatomy, images = cell.data.anatomy, cell.preset.images
     store = open_labelled(str(cell.data.root), anatomy, images.size, images.spacing(anatomy), progress=False)
-    network = load_model(model, anatomy.name).network
-    return VolumeEvaluator(network, store, chosen.validation, anatomy, refined=cell.preset.finetuning.refined)
+    evaluators = [
+        VolumeEvaluator(
+            load_model(path, anatomy.name).network,
+            store,
+            splits.held_out[site][cell.fold] if site else splits.validation(cell.fold),
+            anatomy,
+            refined=cell.preset.finetuning.refined,
+        )
+        for site, path in sorted(starts.items())
+    ]
+    evaluation, *others = [evaluator.run() for evaluator in evaluators]
+    for other in others:
+        evaluation.rows += other.rows
+    return evaluators[0], evaluation
 
 
 def finetune_here(cell: Finetuning, start: Path | None, chosen: Draw) -> FinetuneResult:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import MODEL, SHIPPED, get_row
+from fclseg.presets import Preset
 from fclseg.study.cells import FULL, RANDOM, Dataset, Finetuning, Pretraining
 from fclseg.study.tables import Table, TableRow
 
@@ -92,6 +93,15 @@ def _segments(request: Request, row: TableRow) -> bool:
     return same and (row.job == SHIPPED or (row.job != RANDOM and get_row(row.job).hands_over == MODEL))
 
 
+def _finetuned_with(request: Request, row: TableRow, labels: int) -> Preset:
+    """The row's settings for full fine-tuning. Without labels nothing is trained, and federated fine-tuning ends with
+    what the sites trained, so neither averages its result with its start."""
+    if not _segments(request, row):
+        return row.preset
+    preset = row.preset.from_model()
+    return preset if labels and request.protocol != "federated" else preset.changed({"finetuning.start_share": 0.0})
+
+
 def _cells(
     request: Request, row: TableRow, labels: int, site: str | None, fold: int, seed: int, mode: str
 ) -> list[Finetuning]:
@@ -108,7 +118,7 @@ def _cells(
         fold=fold,
         seed=seed,
         mode=mode,
-        preset=row.preset.from_model() if _segments(request, row) and mode == FULL else row.preset,
+        preset=_finetuned_with(request, row, labels) if mode == FULL else row.preset,
         data=request.target,
         pretraining=None,
     )

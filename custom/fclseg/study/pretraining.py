@@ -16,8 +16,15 @@ def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
     preset = replace(cell.preset, finetuning=get_preset(cell.preset.name).finetuning)
     folder = cell.folder(cache.root)
     run = run_job(cell.job, folder, cell.data, preset, cell.seed, options=cell.options, fold=cell.fold)
-    encoders = {site: str(path.relative_to(cache.root)) for site, path in run.encoders.items()}
+    encoders, networks = (
+        {site: str(path.relative_to(cache.root)) for site, path in found.items()}
+        for found in (run.encoders, run.site_networks)
+    )
     rounds = run.rounds()
     seconds = sum(one["seconds"] for one in rounds)  # the sum over all parts of an interrupted run
-    network = {} if run.network is None else {"network": str(run.network.relative_to(cache.root))}
-    return {"run": {"rounds": rounds}, "encoders": encoders, **network, "seconds": seconds}
+    result: dict[str, Any] = {"run": {"rounds": rounds}, "encoders": encoders, "seconds": seconds}
+    if run.network is not None:
+        result["network"] = str(run.network.relative_to(cache.root))
+    if networks:
+        result["site_networks"] = networks
+    return result

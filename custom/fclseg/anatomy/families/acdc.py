@@ -133,6 +133,10 @@ ANATOMY = Anatomy(
         Wall("LV", "MYO"),
     ),
     normals=(
+        Normal("LV end-diastolic volume", (166, 32), (124, 21), _HEALTHY),
+        Normal("LV end-systolic volume", (69, 16), (49, 11), _HEALTHY),
+        Normal("LV stroke volume", (96, 20), (75, 14), _HEALTHY),
+        Normal("LV stroke volume per body surface", (49, 10), (45, 8), _HEALTHY),
         Normal("LV ejection fraction", (58, 5), (61, 5), _HEALTHY),
         Normal("MYO mass per body surface", (53, 9), (42, 7), _HEALTHY),
     ),

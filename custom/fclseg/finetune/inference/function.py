@@ -9,13 +9,16 @@ import numpy as np
 from fclseg.anatomy.base import Anatomy, Mass
 from fclseg.finetune.inference.measure import Measurement, cavities, ejection_fraction
 
+PER_SURFACE = " per body surface"
 MASS_CHANGE = 0.25
 STROKE_CHANGE = 0.5
 MOVED_MM = 15.0
 OUTLIER = 0.75
+FEWEST_TO_JUDGE = 5
 """Tolerances. The mass of a wall is constant, both ventricles pump the same volume, and the heart stays in place (in
 the label maps of 40 ACDC patients its centre moves by at most 8 mm): a larger difference means that an outline is
-wrong. A frame that is off the curve of the others by more than 3/4 of their range cannot be ED or ES."""
+wrong. A frame that is off the curve of the others by more than 3/4 of their range cannot be ED or ES; fewer than five
+frames are no curve."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Value:
     caution: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.number:.{0 if self.unit == '%' else 1}f} {self.unit}"
+        """As precise as such a measurement is: whole millilitres, grams and per cent, tenths of a litre per minute."""
+        text = f"{self.number:.{1 if self.unit.startswith('l/min') else 0}f} {self.unit}"
         return text if self.plausible else f"not plausible ({text})"
 
 
@@ -79,7 +83,8 @@ def patient_result(patient: str, volumes: list[Measurement], anatomy: Anatomy, b
         result.values = [value for one in volumes for value in _single(one, anatomy)]
     shown = list(phases.values()) or volumes
     for one in shown:
-        prefix = f"{one.phase}: " if one.phase else ""
+        frame = f"frame {one.frame}: " if one.frame is not None and len(shown) > 1 else ""
+        prefix = f"{one.phase}: " if one.phase else frame
         result.flags += [prefix + flag for flag in one.flags]
     result.flags += [f"{value.name}: {value}" for value in result.values if not value.plausible]
     return result
@@ -96,7 +101,9 @@ def name_phases(volumes: Sequence[Measurement], anatomy: Anatomy) -> None:
         return
     amounts = np.array([one.ml[chosen[0].structure] for one in volumes])
     smooth = np.median([np.roll(amounts, step) for step in (-1, 0, 1)], axis=0)
-    steady = (np.abs(amounts - smooth) <= OUTLIER * np.ptp(smooth)) & (amounts > 0)
+    steady = amounts > 0
+    if len(amounts) >= FEWEST_TO_JUDGE:
+        steady &= np.abs(amounts - smooth) <= OUTLIER * np.ptp(smooth)
     if not steady.any():
         return
     end_diastole = int(np.where(steady, amounts, -np.inf).argmax())
@@ -124,8 +131,12 @@ def _function(end_diastole: Measurement, end_systole: Measurement, anatomy: Anat
             Value(f"{name} stroke volume", edv - esv, "ml", fits),
         ]
         values += _indexed(f"{name} end-diastolic volume", edv, "ml", volume_fits, body)
+        values += _indexed(f"{name} end-systolic volume", esv, "ml", volume_fits and esv < edv, body)
+        values += _indexed(f"{name} stroke volume", edv - esv, "ml", fits, body)
         if body.heart_rate is not None:
-            values.append(Value(f"{name} cardiac output", (edv - esv) * body.heart_rate / 1000, "l/min", fits))
+            output = (edv - esv) * body.heart_rate / 1000
+            values.append(Value(f"{name} cardiac output", output, "l/min", fits))
+            values += _indexed(f"{name} cardiac output", output, "l/min", fits, body)
     return values + _masses(end_diastole, anatomy, body)
 
 
@@ -153,7 +164,7 @@ def _masses(one: Measurement, anatomy: Anatomy, body: Body, prefix: str = "", fr
 
 def _indexed(name: str, number: float, unit: str, fits: bool, body: Body) -> list[Value]:
     surface = body.surface_m2
-    return [] if surface is None else [Value(f"{name} per body surface", number / surface, f"{unit}/m²", fits)]
+    return [] if surface is None else [Value(name + PER_SURFACE, number / surface, f"{unit}/m²", fits)]
 
 
 def _contradictions(end_diastole: Measurement, end_systole: Measurement, anatomy: Anatomy) -> list[str]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from scipy import ndimage
 
-from fclseg.finetune.inference.windows import Centre, Windows
+from fclseg.finetune.inference.windows import Centre, Windows, within
 
 STARTS_PER_SIDE = 4
 """Distance between starting windows, as a fraction of their side."""
@@ -80,7 +80,7 @@ def move(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Predic
     if not piece.any():
         return centre, 0.0
     _, x, y = ndimage.center_of_mass(piece)
-    return windows.voxel(centre, (x, y)), float(sure.numpy()[piece].mean())
+    return within(windows.voxel(centre, (x, y)), slices.shape[1:]), float(sure.numpy()[piece].mean())
 
 
 def largest_piece(mask: np.ndarray) -> np.ndarray:

@@ -36,6 +36,7 @@ class Measurement:
     frame: int | None = None
     slices_ml: dict[str, list[float]] = field(default_factory=dict)
     off_centre_mm: Sequence[float] | None = None
+    voxel_mm: Sequence[float] = ()
 
 
 def millilitres(labels: np.ndarray, spacing: Sequence[float], anatomy: Anatomy) -> dict[str, float]:
@@ -54,7 +55,15 @@ def measure(found: Segmentation, spacing: Sequence[float], anatomy: Anatomy, **w
     g = {one.structure: ml[one.structure] * one.g_per_ml for one in masses}
     flags = _flags(found, anatomy, ml, slices_ml)
     place = found.off_centre_mm
-    return Measurement(ml=ml, g=g, flags=flags, slices_ml=slices_ml, off_centre_mm=place, **who)  # type: ignore[arg-type]
+    return Measurement(
+        ml=ml,
+        g=g,
+        flags=flags,
+        slices_ml=slices_ml,
+        off_centre_mm=place,
+        voxel_mm=spacing,
+        **who,  # type: ignore[arg-type]
+    )
 
 
 def _flags(found: Segmentation, anatomy: Anatomy, ml: dict[str, float], slices_ml: dict[str, list[float]]) -> list[str]:

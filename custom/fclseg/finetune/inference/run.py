@@ -2,8 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from itertools import groupby
 from multiprocessing import get_context
@@ -12,11 +14,12 @@ from typing import Any
 
 import nibabel as nib
 import numpy as np
+import torch
 from tqdm import tqdm
 
 from fclseg.anatomy.records import Volume, read_images
 from fclseg.documents import UNUSABLE
-from fclseg.errors import DataError
+from fclseg.errors import DataError, FCLSegError
 from fclseg.files import make_folder, whole_file, write_text
 from fclseg.finetune.inference import NOTICE
 from fclseg.finetune.inference.body import body_of
@@ -24,13 +27,16 @@ from fclseg.finetune.inference.cases import Cases, output_names
 from fclseg.finetune.inference.function import Body, PatientResult, patient_result
 from fclseg.finetune.inference.measure import Measurement, measure
 from fclseg.finetune.inference.overlay import write_overlay
-from fclseg.finetune.inference.report.page import Provenance, page_name, write_index, write_patient
+from fclseg.finetune.inference.report.page import KEY_FIGURES, Provenance, page_name, write_index, write_patient
 from fclseg.finetune.inference.segment import Segmenter
 from fclseg.finetune.inference.tables import write_tables
 from fclseg.text import printable
 
 DONE = "_result.json"
 """Suffix of the file that marks a patient as finished, so that the same command continues where it stopped."""
+
+Export = Callable[[str, list[Measurement]], list[Path]]
+"""Writes a patient's label maps in another format; takes the patient and its frames, returns the files."""
 
 
 class Inference:
@@ -43,8 +49,12 @@ class Inference:
         output_dir: str | Path,
         checkpoint: str | Path | None = None,
         workers: int = 1,
+        body: Body = Body(),  # noqa: B008 (immutable)
+        export: Export | None = None,
     ):
+        """``body`` is what the user knows about the patient, if there is only one."""
         self.segmenter, self.output_dir, self.workers = segmenter, Path(output_dir), workers
+        self.body, self.export = body, export
         self.cases = cases if isinstance(cases, Cases) else Cases(tuple(cases))
         self.anatomy = segmenter.model.anatomy
         self.provenance = Provenance.of(segmenter.model, checkpoint)
@@ -52,9 +62,14 @@ class Inference:
 
     def run(self) -> list[PatientResult]:
         """One bad file does not stop the others. It is reported at the end."""
-        make_folder(self.output_dir)
         results, refused = [], list(self.cases.refused)
         patients = list(self.cases.by_patient())
+        if self.body != Body() and len(patients) > 1:
+            raise DataError(
+                f"height, weight and heart rate are given for one patient, but there are {len(patients)}: "
+                "write them to each patient's Info.cfg instead"
+            )
+        make_folder(self.output_dir)
         for outcome in tqdm(self._outcomes(patients), "segmenting", len(patients), unit="patient", disable=None):
             if isinstance(outcome, DataError):
                 refused.append(str(outcome))
@@ -66,7 +81,7 @@ class Inference:
             self._tell(results)
         if refused:
             raise DataError(
-                f"{len(refused)} of {len(self.cases) + len(self.cases.refused)} refused: {' / '.join(refused)}"
+                f"{len(refused)} of {len(patients) + len(self.cases.refused)} refused: {' / '.join(refused)}"
             )
         return results
 
@@ -75,8 +90,17 @@ class Inference:
         if self.workers == 1:
             yield from map(self.attempt, patients)
             return
-        with ProcessPoolExecutor(self.workers, mp_context=get_context("spawn")) as pool:
-            yield from pool.map(self.attempt, patients)
+        threads = max(1, (os.cpu_count() or 1) // self.workers)
+        with ProcessPoolExecutor(
+            self.workers, get_context("spawn"), initializer=torch.set_num_threads, initargs=(threads,)
+        ) as pool:
+            try:
+                yield from pool.map(self.attempt, patients)
+            except BrokenProcessPool:
+                raise FCLSegError(
+                    "a worker process was killed, perhaps because memory ran out; finished patients are kept: run the "
+                    "same command again with fewer --workers"
+                ) from None
 
     def attempt(self, patient: tuple[str, list[Volume]]) -> PatientResult | DataError:
         """The result of a patient, or a sentence that says why there is none."""
@@ -87,27 +111,35 @@ class Inference:
 
     def patient(self, patient: str, volumes: list[Volume]) -> PatientResult:
         """Segment one patient, or reuse the result of an earlier run."""
-        done = self.output_dir / f"{page_name(patient)}{DONE}"
-        fingerprint = self._fingerprint(volumes)
+        name = page_name(patient)
+        done = self.output_dir / f"{name}{DONE}"
+        body = body_of(volumes, self.body)
+        fingerprint = self._fingerprint(volumes, body)
         if (finished := _finished(done, fingerprint)) is not None:
-            return patient_result(patient, finished[0], self.anatomy, finished[1])
+            return patient_result(patient, finished, self.anatomy, body)
         measurements: list[Measurement] = []
         frames: dict[int, tuple[Volume, np.ndarray, np.ndarray]] = {}
+        written: list[Path] = []
         for _, group in groupby(volumes, key=lambda volume: volume.image):
-            self._image(list(group), measurements, frames)
-        body = body_of(volumes)
+            written += self._image(list(group), measurements, frames)
         result = patient_result(patient, measurements, self.anatomy, body)
         pictures = self._pictures(result, frames)
-        write_patient(self.output_dir, page_name(patient), result, pictures, self.anatomy, self.provenance)
-        content = {"fingerprint": fingerprint, "body": asdict(body), "volumes": [asdict(one) for one in measurements]}
+        written += pictures
+        if self.export is not None:
+            written += self.export(patient, measurements)
+        written.append(
+            write_patient(self.output_dir, page_name(patient), result, pictures, self.anatomy, self.provenance)
+        )
+        files = [path.name for path in written]
+        content = {"fingerprint": fingerprint, "files": files, "volumes": [asdict(one) for one in measurements]}
         write_text(done, json.dumps(content))
         return result
 
     def _image(
         self, volumes: list[Volume], measurements: list[Measurement], frames: dict[int, tuple[Volume, Any, Any]]
-    ) -> None:
-        """Segment all requested frames of one file. The heart is located in the first of them."""
-        near, labels = None, []
+    ) -> list[Path]:
+        """Segment the frames of one file and return the label maps. The heart is located in the first frame."""
+        near, labels, written = None, [], []
         for volume, voxels in read_images(volumes):
             found = self.segmenter(voxels, volume, near)
             near = found.centre or near
@@ -116,13 +148,16 @@ class Inference:
             measurements.append(measure(found, volume.spacing, self.anatomy, **who))
             labels.append(found.labels)
             if volume.time_index is None or volume.phase is not None:
-                self._save(volume, labels.pop())
+                written.append(self._save(volume, labels.pop()))
         if labels:
-            self._save(volumes[0], np.stack(labels, axis=-1))
+            written.append(self._save(volumes[0], np.stack(labels, axis=-1)))
+        return written
 
-    def _save(self, volume: Volume, labels: np.ndarray) -> None:
-        with whole_file(self.output_dir / f"{self.names[volume]}_seg.nii.gz") as draft:
+    def _save(self, volume: Volume, labels: np.ndarray) -> Path:
+        path = self.output_dir / f"{self.names[volume]}_seg.nii.gz"
+        with whole_file(path) as draft:
             nib.save(label_image(volume.storage.outside(labels), nib.load(volume.image)), draft)
+        return path
 
     def _pictures(self, result: PatientResult, frames: dict[int, tuple[Volume, Any, Any]]) -> list[Path]:
         """Draw ED and ES. Without phases, draw the first few volumes only: there may be a hundred."""
@@ -139,15 +174,15 @@ class Inference:
             paths.append(path)
         return paths
 
-    def _fingerprint(self, volumes: list[Volume]) -> str:
+    def _fingerprint(self, volumes: list[Volume], body: Body) -> str:
         files = {volume.image: volume.image.stat() for volume in volumes}
         parts = [(str(path.resolve()), status.st_size, status.st_mtime_ns) for path, status in files.items()]
         frames = [(volume.time_index, volume.phase) for volume in volumes]
-        return hashlib.blake2b(repr((self.provenance, parts, frames)).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(repr((self.provenance, parts, frames, body)).encode(), digest_size=16).hexdigest()
 
     def _tell(self, results: list[PatientResult]) -> None:
         for result in results:
-            for value in result.values:
+            for value in [one for one in result.values if one.name.endswith(KEY_FIGURES)] or result.values:
                 caution = f" ({value.caution})" if value.caution else ""
                 print(f"{printable(result.patient)}: {value.name} {value}{caution}")
             for flag in result.flags:
@@ -159,12 +194,14 @@ class Inference:
         print(f"{patients} written to {self.output_dir}, {flagged} to check. {NOTICE}")
 
 
-def _finished(path: Path, fingerprint: str) -> tuple[list[Measurement], Body] | None:
+def _finished(path: Path, fingerprint: str) -> list[Measurement] | None:
+    """The measurements of an earlier run, if it had the same input and all of its files are still there."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["fingerprint"] != fingerprint:
+        whole = all(path.with_name(name).is_file() for name in content["files"])
+        if content["fingerprint"] != fingerprint or not whole:
             return None
-        return [Measurement(**one) for one in content["volumes"]], Body(**content["body"])
+        return [Measurement(**one) for one in content["volumes"]]
     except (OSError, *UNUSABLE):
         return None
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from monai.data import MetaTensor
-from monai.inferers import sliding_window_inference
+from monai.inferers import Inferer, SliceInferer
 
 from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import Preprocessor, unpadded
 from fclseg.finetune.inference.blood import cavities_of_blood
 from fclseg.finetune.inference.locate import find_heart, move, recentre
 from fclseg.finetune.inference.refine import averaged, cleaned, keep_largest_piece
-from fclseg.finetune.inference.windows import Centre, Windows
+from fclseg.finetune.inference.windows import Centre, Windows, within
 from fclseg.networks.model_file import TrainedModel
 
 SLICES_AT_ONCE = 16
@@ -53,9 +53,18 @@ class Segmenter:
     """
 
     def __init__(
-        self, model: TrainedModel, device: torch.device | str = "cpu", overlap: float = 0.5, refined: bool = True
+        self,
+        model: TrainedModel,
+        device: torch.device | str = "cpu",
+        refined: bool = True,
+        slices: Inferer | None = None,
     ):
-        self.model, self.device, self.overlap, self.refined = model, device, overlap, refined
+        """``slices`` slides over the slices of an organ that is not compact."""
+        self.model, self.device, self.refined = model, device, refined
+        size = (model.image_size, model.image_size)
+        self.slices = slices or SliceInferer(
+            2, roi_size=size, sw_batch_size=SLICES_AT_ONCE, overlap=0.5, mode="gaussian"
+        )
         # On a CPU this layout is about a third faster than the usual one.
         self.network = model.network.to(device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
         self.prepare = Preprocessor(model.image_size, model.spacing)
@@ -89,7 +98,7 @@ class Segmenter:
             if heart is None:
                 return Segmentation(np.zeros(voxels.shape, np.uint8))
             near, agreement = heart.centre, heart.agreement
-        near = recentre(whole, near, windows, self._probabilities)
+        near = recentre(whole, within(near, voxels.shape), windows, self._probabilities)
         windows = replace(windows, reach_mm=REACH_MM)
         local, centre = self._settle(voxels, volume, windows, near)
         labels = np.moveaxis(self._in_window(local, windows, centre, self.refined), 0, -1)
@@ -140,11 +149,8 @@ class Segmenter:
         """Slices [n, X, Y] -> classes [n, X, Y]."""
         affine = torch.diag(torch.tensor([*spacing[:2], 1.0, 1.0], dtype=torch.float64))
         resampled = self.prepare.resample(MetaTensor(slices, affine=affine), mode="bilinear")
-        size = (self.model.image_size, self.model.image_size)
-        images = resampled.as_tensor()[:, None].to(self.device)
-        scores = sliding_window_inference(
-            images, size, SLICES_AT_ONCE, self.network, overlap=self.overlap, mode="gaussian"
-        )
+        stack = resampled.as_tensor().movedim(0, -1)[None, None].to(self.device)  # [1, 1, X, Y, n]
+        scores = self.slices(stack, self.network)[0].movedim(-1, 0)
         probabilities = scores.softmax(dim=1).cpu()
         planes = MetaTensor(
             probabilities.flatten(0, 1), affine=resampled.affine, applied_operations=resampled.applied_operations

@@ -47,7 +47,7 @@ class Windows:
         return _sample(planes, places, "zeros")
 
     def voxel(self, centre: Centre, pixel: Sequence[float]) -> Centre:
-        """The voxel of the slices that is nearest to a position in the window."""
+        """The voxel of the slices that is nearest to a position in the window; it may lie outside of the image."""
         x, y = (
             round(centre[axis] + (float(pixel[axis]) - (self.size - 1) / 2) * self.pixel_mm / self.spacing[axis])
             for axis in (0, 1)
@@ -62,6 +62,12 @@ class Windows:
             for axis in (0, 1)
         )
         return x, y
+
+
+def within(centre: Centre, shape: Sequence[int]) -> Centre:
+    """The nearest voxel of an image [X, Y, ...]. A window can be larger than its image and find something beside it."""
+    x, y = (min(max(centre[axis], 0), shape[axis] - 1) for axis in (0, 1))
+    return x, y
 
 
 def _relative(index: torch.Tensor, size: int) -> torch.Tensor:

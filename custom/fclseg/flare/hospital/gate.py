@@ -11,7 +11,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from fclseg.errors import PublicError
 from fclseg.federation.exchange import DISTANCE, goes_up
 from fclseg.federation.robust import update_norm
 from fclseg.federation.states import Arrays, to_arrays
@@ -122,10 +121,14 @@ class Gate:
         """Apply the protections to what leaves. Returns the noise multipliers of everything that now has noise."""
         if not settings.shown() or not (answer.components or answer.others):
             return {}
-        from fclseg.flare.hospital.protect import protect  # imports methods and data, which a plain round does not need
+        from fclseg.privacy.protect import Upload, protect  # imports methods and data: a plain round needs neither
 
-        needed = answer.components if settings.clip is not None else ()
-        return protect(self.site, answer, received_networks(self.site, self.task, needed), settings)
+        site = self.site.name
+        upload = Upload(answer.components, {name: states[site] for name, states in answer.others.items()})
+        made = protect(self.site, upload, received_networks(self.site, self.task), settings)
+        answer.components = made.components
+        answer.others = {name: {site: arrays} for name, arrays in made.features.items()}
+        return made.multipliers
 
     def _covered(self, answer: Message, multipliers: Collection[str]) -> set[str]:
         """The names of the components that leave with noise."""
@@ -158,13 +161,7 @@ def _names(answer: Message) -> set[str]:
     return {*answer.components, *answer.others} | ({DISTANCE} if answer.distance is not None else set())
 
 
-def received_networks(site: Site, task: Message, needed: Collection[str] = ()) -> dict[str, Arrays]:
-    """The networks of this task or of the distance task of its round. Raises if an update has no starting point."""
+def received_networks(site: Site, task: Message) -> dict[str, Arrays]:
+    """The networks of this task or of the distance task of its round."""
     kept = site.memory.recall_global(task.round_number)
-    received = {name: to_arrays(part) for name, part in kept.items()} | task.components
-    if unknown := sorted(set(needed) - set(received)):
-        raise PublicError(
-            f"{site.place.name}: component '{unknown[0]}' was not received in round {task.round_number}, so there is "
-            "no update to clip: the result is not sent"
-        )
-    return received
+    return {name: to_arrays(part) for name, part in kept.items()} | task.components

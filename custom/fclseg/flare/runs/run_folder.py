@@ -14,6 +14,7 @@ from fclseg import __version__
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import MODEL as SEGMENTS
 from fclseg.files import append_line, private_folder, write_text
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.runs.run_files import CONFIG, FAILURE, RESULT, ROUNDS, SERVER, lock_path
@@ -135,6 +136,12 @@ class RunFolder:
         """The whole network of a complete run, if it trained one; it need not be a segmentation network."""
         return self._trained("network")
 
+    @property
+    def site_networks(self) -> dict[str, Path]:
+        """One segmentation network per site, if every site trained its own."""
+        with understood(self.path / RESULT, RESTORE):
+            return {site: self.path / name for site, name in self._result.get("site_networks", {}).items()}
+
     def _trained(self, name: str) -> Path | None:
         with understood(self.path / RESULT, RESTORE):
             return self.path / self._result[name] if name in self._result else None
@@ -181,6 +188,8 @@ class RunFolder:
         else:
             trained = {site for line in self.rounds() for site, report in line["sites"].items() if "loss" in report}
             result["encoders"] = {site: f"sites/{site}/{ENCODER}" for site in sorted(trained)}
+            if settings.row.hands_over == SEGMENTS:
+                result["site_networks"] = {site: f"sites/{site}/{MODEL}" for site in sorted(trained)}
         write_text(self.path / RESULT, json.dumps(result, indent=2) + "\n")
 
     def rounds(self) -> list[dict[str, Any]]:

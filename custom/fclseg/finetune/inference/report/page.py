@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fclseg.anatomy.base import Anatomy, Normal
 from fclseg.files import write_text
 from fclseg.finetune.inference import NOTICE
-from fclseg.finetune.inference.function import PatientResult, Value
+from fclseg.finetune.inference.function import PER_SURFACE, PatientResult, Value
+from fclseg.finetune.inference.measure import Measurement
 from fclseg.finetune.inference.report.curve import volume_curve
 from fclseg.finetune.inference.report.provenance import Provenance
 
-__all__ = ["INDEX", "Provenance", "page_name", "write_index", "write_patient"]
+__all__ = ["INDEX", "KEY_FIGURES", "Provenance", "page_name", "write_index", "write_patient"]
 
 INDEX = "index.html"
 ENDING = "_report.html"
 KEY_FIGURES = ("ejection fraction", "end-diastolic volume", " mass")
-"""The values that the index shows for a patient with both phases; otherwise it shows the first few values."""
+"""The values that index and terminal show for a patient with both phases; otherwise the index shows the first few."""
 
 
 def write_patient(
@@ -29,21 +31,26 @@ def write_patient(
     pictures: Sequence[Path],
     anatomy: Anatomy,
     provenance: Provenance,
-) -> None:
+) -> Path:
     """``NAME_report.html``: values with normal ranges, flags, the curve, pictures and provenance."""
     normals = {normal.quantity: normal for normal in anatomy.normals}
-    rows = [_row(value, normals.get(value.name)) for value in result.values]
-    sources = list(dict.fromkeys(row["source"] for row in rows if row["source"]))
+    groups = _groups(result.values, normals, anatomy)
+    rows = [row for group in groups for row in group["rows"]]
+    shown = [normals[value.name] for value in result.values if value.name in normals]
     content = {
         "result": result,
-        "rows": rows,
-        "sources": sources,
+        "groups": groups,
+        "indexed": any(row["indexed"] for row in rows),
+        "cautions": [(row["value"].name, row["value"].caution) for row in rows if row["value"].caution],
+        "sources": list(dict.fromkeys(normal.source for normal in shown)),
         "curve": volume_curve(result.volumes, anatomy),
-        "pictures": [(path.stem.removesuffix("_overlay"), _inline(path)) for path in pictures],
+        "pictures": [(path.stem.removesuffix("_overlay").replace("_", " "), _inline(path)) for path in pictures],
         "slices": _slices(result, anatomy),
         "anatomy": anatomy,
     }
-    write_text(folder / f"{name}{ENDING}", _render("patient.html", provenance, **content))
+    path = folder / f"{name}{ENDING}"
+    write_text(path, _render("patient.html", provenance, images=_images(result), **content))
+    return path
 
 
 def write_index(
@@ -59,7 +66,7 @@ def write_index(
     ]
     flagged = sum(bool(result.flags) for result in results)
     content = {"rows": rows, "columns": columns, "refused": refused, "flagged": flagged, "anatomy": anatomy}
-    write_text(folder / INDEX, _render("index.html", provenance, **content))
+    write_text(folder / INDEX, _render("index.html", provenance, images=[], **content))
 
 
 def page_name(patient: str) -> str:
@@ -67,10 +74,40 @@ def page_name(patient: str) -> str:
     return "".join(character if character.isalnum() or character in "-_." else "_" for character in patient)
 
 
-def _row(value: Value, normal: Normal | None) -> dict[str, Any]:
-    ranges = {} if normal is None else {"men": normal.men, "women": normal.women}
-    words = ", ".join(f"{mean - 2 * sd:g} to {mean + 2 * sd:g} ({who})" for who, (mean, sd) in ranges.items())
-    return {"value": value, "normal": words, "source": normal.source if normal else ""}
+def _groups(values: Sequence[Value], normals: dict[str, Normal], anatomy: Anatomy) -> list[dict[str, Any]]:
+    """The values by structure, with the value per body surface in the same row."""
+    known = {value.name: value for value in values}
+    titles = {one.name: f"{one.title[0].upper()}{one.title[1:]} ({one.name})" for one in anatomy.structures}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for value in values:
+        if value.name.endswith(PER_SURFACE):
+            continue
+        structure, _, quantity = value.name.partition(" ")
+        title = titles.get(structure, "")
+        indexed = known.get(value.name + PER_SURFACE)
+        ranges = [_range(one, normals[one.name]) for one in (value, indexed) if one is not None and one.name in normals]
+        row = {"name": quantity.capitalize() if title else value.name, "value": value, "indexed": indexed}
+        groups.setdefault(title, []).append(row | {"ranges": ranges})
+    return [{"title": title, "rows": rows} for title, rows in groups.items()]
+
+
+def _range(value: Value, normal: Normal) -> str:
+    men, women = (f"{mean - 2 * sd:g}–{mean + 2 * sd:g}" for mean, sd in (normal.men, normal.women))
+    return f"men {men}, women {women} {value.unit}"
+
+
+def _images(result: PatientResult) -> list[str]:
+    """The files of a patient, with what was read from them."""
+    frames: dict[str, list[Measurement]] = {}
+    for one in result.volumes:
+        frames.setdefault(one.image, []).append(one)
+    lines = []
+    for name, volumes in frames.items():
+        slices = len(next(iter(volumes[0].slices_ml.values()), ()))
+        voxel = " × ".join(f"{size:.3g}" for size in volumes[0].voxel_mm)
+        count = f"{len(volumes)} frames of " if len(volumes) > 1 else ""
+        lines.append(f"{name}: {count}{slices} slices, voxels of {voxel} mm")
+    return lines
 
 
 def _slices(result: PatientResult, anatomy: Anatomy) -> list[dict[str, Any]]:
@@ -93,4 +130,5 @@ def _render(template: str, provenance: Provenance, **content: Any) -> str:
     environment = Environment(
         loader=PackageLoader("fclseg.finetune.inference.report", "."), autoescape=True, undefined=StrictUndefined
     )
-    return environment.get_template(template).render(provenance=provenance, notice=NOTICE, **content)
+    today = date.today().isoformat()
+    return environment.get_template(template).render(provenance=provenance, notice=NOTICE, today=today, **content)

@@ -37,5 +37,7 @@ def _training(path: Path | None) -> str:
         patients, epochs = len(record["train_patients"]), record["epochs"]
     except (OSError, *UNUSABLE):
         return "unknown: there is no training record next to the model"
-    start = "a pre-trained encoder" if record.get("pretrained_encoder") else "random weights"
+    start = "random weights"
+    for name, words in (("pretrained_encoder", "a pre-trained encoder"), ("pretrained_network", "a trained network")):
+        start = words if record.get(name) else start
     return f"fine-tuned on {patients} labelled patients for {epochs} epochs, from {start}"
