@@ -45,21 +45,17 @@ def _paid(cost: dict, name: str) -> list[str]:
 
 
 def _dice(cost: dict, name: str) -> str:
-    """Mean over sites that every row has, and the difference to FCL with its standard error over sites."""
-    sites = _common_sites(cost)
+    """Mean over the sites that this row and FCL have, and the difference to FCL with its standard error over sites."""
+    have = [{key.rpartition(" ")[2] for key in cost if key.startswith(f"{row} frozen ")} for row in (name, "fcl")]
+    sites = sorted(set.intersection(*have))
+    if not sites:
+        return "-"
     scores, plain = ([cost[f"{row} frozen {site}"]["dice"] for site in sites] for row in (name, "fcl"))
-    text = f"{np.mean(scores):.3f}"
+    text, gaps = f"{np.mean(scores):.3f}, {len(sites)} sites", np.subtract(scores, plain)
     if name == "fcl":
         return text
-    gaps = np.subtract(scores, plain)
     error = f" ± {gaps.std(ddof=1) / len(gaps) ** 0.5:.3f}" if len(gaps) > 1 else ""
     return f"{text} ({gaps.mean():+.3f}{error})"
-
-
-def _common_sites(cost: dict) -> list[str]:
-    rows = [key.rpartition(" ")[0] for key in cost if key.endswith("pre-training")]
-    sites = sorted({key.rpartition(" ")[2] for key in cost if " frozen " in key})
-    return [site for site in sites if all(f"{row} frozen {site}" in cost for row in rows)]
 
 
 def _bytes(name: str) -> str:
