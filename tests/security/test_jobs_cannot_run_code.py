@@ -63,9 +63,10 @@ def test_nothing_else_is_built(party, path):
 
 
 def test_what_a_listed_class_contains_cannot_be_named():
-    """NVFlare lets "<class>.<anything>" pass its list, and then fails to import the class as a module."""
+    """NVFlare lets "<class>.<anything>" pass its list, and then fails to import the class as a module. Modules of
+    trackers fail before that if their packages are not installed."""
     for path in SITE_CLASSES + SERVER_CLASSES:
-        with pytest.raises(ModuleNotFoundError, match="is not a package"):
+        with pytest.raises(ModuleNotFoundError, match=r"is not a package|No module named '(mlflow|wandb)'"):
             importlib.import_module(path)
 
 
