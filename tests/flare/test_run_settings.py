@@ -69,6 +69,8 @@ def test_settings_survive_the_way_to_a_site():
         ),
         ({"job": "local_cl", "labels": 4}, {}, "without labels and takes no 'labels'"),
         ({"job": "finetune_federated", "labels": 0}, {}, "'labels' cannot be 0"),
+        ({"job": "mean_teacher_local", "network": "/etc/passwd"}, {}, "can only start from their own installation"),
+        ({"job": "mean_teacher_local", "encoder": "e.safetensors"}, {}, "can only start from their own installation"),
     ],
 )
 def test_wrong_settings_are_one_sentence(values, environment, complaint):
@@ -77,6 +79,7 @@ def test_wrong_settings_are_one_sentence(values, environment, complaint):
 
 
 def test_what_a_method_can_use_is_taken():
+    assert RunSettings.read({"job": "mean_teacher_local", "network": "shipped"}, {}).network == "shipped"
     labelled = {"job": "finetune_federated", "labels": 4, "encoder": "e.safetensors", "fold": 0, "fraction": 1}
     assert RunSettings.read(labelled, {}).labels == 4
     assert RunSettings.read({"job": "fedbyol", "diagnostics": True, "pickup_timeout": 0}, {}).diagnostics

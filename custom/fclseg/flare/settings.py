@@ -132,6 +132,12 @@ class RunSettings:
                 raise FCLSegError(f"job '{self.job}' trains no whole network and takes no '{name}': leave it out")
         if wants["encoder"] and wants["network"]:
             raise FCLSegError("a run starts from an encoder or from a whole network, not from both: leave one out")
+        if not self.row.flows and (wants["encoder"] or self.network not in (None, SHIPPED)):
+            # Nothing comes down, so each site would open the file itself, and a server must not choose its paths.
+            raise FCLSegError(
+                f"the sites of job '{self.job}' train alone and can only start from their own installation: "
+                f"set 'network' to '{SHIPPED}' or leave 'network' and 'encoder' out"
+            )
 
     def _check_protection(self) -> None:
         for name, choices in (("aggregation", RULES), ("outliers", OUTLIERS)):
