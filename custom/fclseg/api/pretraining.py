@@ -18,6 +18,7 @@ from fclseg.data.slices import open_store
 from fclseg.device import choose_device
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import SHIPPED, Row, get_row
+from fclseg.flare.runs.run_files import CONFIG
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method, method_class
@@ -84,7 +85,7 @@ def pretrain(
     if nvflare:
         split.save(folder.with_name(f"{folder.name}.{SPLITS}"))
         return _over_nvflare(row, Path(data).absolute(), folder, volumes, chosen, seed, privacy, fold)
-    if (folder / "config.json").exists() and not nvflare:
+    if (folder / CONFIG).exists():
         raise FCLSegError(f"{folder} belongs to a run with NVFlare: choose another folder")
     with _threads(threads):
         federation = gather(row, volumes, split, chosen, seed, privacy=privacy, fold=fold, encoder=encoder)
