@@ -51,6 +51,19 @@ def test_the_ejection_fraction_of_the_rv_carries_its_caution(page):
     assert left < text.index("<td>Ejection fraction</td>") < right < text.index("<td>Ejection fraction *</td>")
 
 
+def test_the_index_carries_the_caution_and_the_report_says_what_derived_values_come_from(page):
+    index, report = (page.with_name("index.html").read_text(), page.read_text())
+    assert index.count("<th>RV ejection fraction *</th>") == 1 == index.count("<th>LV ejection fraction</th>")
+    assert "* <span class=\"notice\">RV ejection fraction</span>: less reliable" in index
+    assert "Heart rate: 65 beats per minute" in report and "Body surface area: 1.82 m²" in report
+
+
+def test_a_flag_of_both_phases_is_told_once():
+    frames = [frame(number, volume, volume) for number, volume in ((1, 100), (2, 50), (3, 80))]
+    frames[0].flags, frames[1].flags = ["dark", "cut"], ["dark"]
+    assert patient_result("Anna", frames, ANATOMY, Body()).flags == ["ED, ES: dark", "ED: cut"]
+
+
 def browse(*arguments, folder):
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
     command += [f"--user-data-dir={folder}/profile", "--no-first-run", "--disable-background-networking", *arguments]

@@ -5,6 +5,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+DESCRIPTION = """Segment scans and measure them: volumes, ejection fractions, mass.
+
+DIR gets a label map per image, pictures, tables, and an HTML report per patient. Open DIR/index.html first: it lists
+the patients, those to check by eye on top. The same command continues where it was stopped. If a file cannot be
+segmented, the others still are, and the exit code is 1. Research only, not for clinical use."""
+
 EXAMPLES = """examples:
   fclseg segment scan.nii.gz --out results                    # a volume, or a cine (4D): all phases
   fclseg segment patients/ --out results --workers 2          # a folder of patients, with an index page
@@ -17,7 +23,7 @@ def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "segment",
         help="segment scans and measure them",
-        description="Segment a NIfTI file, a folder of patients or a DICOM series. Research only.",
+        description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -27,14 +33,24 @@ def register(subparsers) -> None:
     parser.add_argument("--ed", metavar="FILE", help="end-diastolic volume; use --ed and --es instead of SCAN")
     parser.add_argument("--es", metavar="FILE", help="end-systolic volume of the same patient")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the results")
-    parser.add_argument("--model", type=Path, metavar="FILE", help="model.safetensors (default: the shipped one)")
-    parser.add_argument("--all-phases", action="store_true", help="write all frames of a cycle, not only ED and ES")
+    parser.add_argument(
+        "--model", type=Path, metavar="FILE", help="fine-tuned model.safetensors (default: the shipped weights)"
+    )
+    parser.add_argument(
+        "--all-phases", action="store_true", help="segment all frames of a cine even if ED and ES are named"
+    )
     parser.add_argument(
         "--workers", type=int, default=1, metavar="N", help="number of patients processed in parallel (default 1)"
     )
-    parser.add_argument("--height", type=float, metavar="CM", help="of the patient, for values per body surface")
-    parser.add_argument("--weight", type=float, metavar="KG", help="of the patient, for values per body surface")
-    parser.add_argument("--heart-rate", type=float, metavar="BPM", help="of the patient, for the cardiac output")
+    parser.add_argument(
+        "--height", type=float, metavar="CM", help="height of the patient, for values per body surface area"
+    )
+    parser.add_argument(
+        "--weight", type=float, metavar="KG", help="weight of the patient, for values per body surface area"
+    )
+    parser.add_argument(
+        "--heart-rate", type=float, metavar="BPM", help="heart rate of the patient, for the cardiac output"
+    )
     parser.set_defaults(run=segment)
 
 

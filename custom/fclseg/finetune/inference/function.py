@@ -81,13 +81,19 @@ def patient_result(patient: str, volumes: list[Measurement], anatomy: Anatomy, b
         result.flags += _contradictions(phases["ED"], phases["ES"], anatomy)
     else:
         result.values = [value for one in volumes for value in _single(one, anatomy)]
-    shown = list(phases.values()) or volumes
-    for one in shown:
-        frame = f"frame {one.frame}: " if one.frame is not None and len(shown) > 1 else ""
-        prefix = f"{one.phase}: " if one.phase else frame
-        result.flags += [prefix + flag for flag in one.flags]
+    result.flags += _flags_of(list(phases.values()) or volumes)
     result.flags += [f"{value.name}: {value}" for value in result.values if not value.plausible]
     return result
+
+
+def _flags_of(volumes: Sequence[Measurement]) -> list[str]:
+    """The flags of the volumes that are shown, each once, after the names of the phases or frames that have it."""
+    places: dict[str, list[str]] = {}
+    for one in volumes:
+        frame = f"frame {one.frame}" if one.frame is not None and len(volumes) > 1 else ""
+        for flag in one.flags:
+            places.setdefault(flag, []).append(one.phase or frame)
+    return [f"{', '.join(names)}: {flag}" if all(names) else flag for flag, names in places.items()]
 
 
 def name_phases(volumes: Sequence[Measurement], anatomy: Anatomy) -> None:

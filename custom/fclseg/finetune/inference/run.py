@@ -27,7 +27,14 @@ from fclseg.finetune.inference.cases import Cases, output_names
 from fclseg.finetune.inference.function import Body, PatientResult, patient_result
 from fclseg.finetune.inference.measure import Measurement, measure
 from fclseg.finetune.inference.overlay import write_overlay
-from fclseg.finetune.inference.report.page import KEY_FIGURES, Provenance, page_name, write_index, write_patient
+from fclseg.finetune.inference.report.page import (
+    INDEX,
+    KEY_FIGURES,
+    Provenance,
+    page_name,
+    write_index,
+    write_patient,
+)
 from fclseg.finetune.inference.segment import Segmenter
 from fclseg.finetune.inference.tables import write_tables
 from fclseg.text import printable
@@ -191,7 +198,7 @@ class Inference:
             print(f"weights: {self.segmenter.model.about}")
         flagged = sum(bool(result.flags) for result in results)
         patients = f"{len(results)} patient{'s' * (len(results) != 1)}"
-        print(f"{patients} written to {self.output_dir}, {flagged} to check. {NOTICE}")
+        print(f"{patients} written to {self.output_dir}, {flagged} to check: open {self.output_dir / INDEX}. {NOTICE}")
 
 
 def _finished(path: Path, fingerprint: str) -> list[Measurement] | None:

@@ -65,7 +65,16 @@ def write_index(
         for result in order
     ]
     flagged = sum(bool(result.flags) for result in results)
-    content = {"rows": rows, "columns": columns, "refused": refused, "flagged": flagged, "anatomy": anatomy}
+    shown = [value for row in rows for value in row["cells"] if value is not None]
+    cautions = {value.name: value.caution for value in shown if value.caution}
+    content = {
+        "rows": rows,
+        "cautions": cautions,
+        "columns": columns,
+        "refused": refused,
+        "flagged": flagged,
+        "anatomy": anatomy,
+    }
     write_text(folder / INDEX, _render("index.html", provenance, images=[], **content))
 
 
