@@ -18,7 +18,7 @@ TABLES = ("local", "federated", "centralised", "transfer", "ablation", "communic
 EPILOG = """\
 tables
   local          each site fine-tunes alone with N labelled patients
-  federated      all sites fine-tune one network together (NVFlare)
+  federated      all sites fine-tune one network together, in one process (the same bits as with NVFlare)
   centralised    N labelled patients from all sites together
   transfer       pre-trained on one data set, fine-tuned on another (--transfer-data)
   ablation       FCL without and with feature exchange, negative sampling, structural matching

@@ -158,8 +158,7 @@ class Finetuning:
     data: Dataset
     pretraining: Pretraining | None
 
-    # Also federated ones: they are short, and one can train while another starts or ends its processes.
-    exclusive = False
+    exclusive = False  # one process with one computing thread, also if it is federated
 
     @property
     def whole_network(self) -> bool:

@@ -21,6 +21,7 @@ from fclseg.networks.model_file import load_model
 from fclseg.resources import shipped_model
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FROZEN, Cell, Finetuning, Pretraining
+from fclseg.study.federated_finetuning import finetune_federated
 from fclseg.study.shown_slice import shown_slice
 
 
@@ -37,9 +38,7 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         losses: list[float] = []
         evaluator, evaluation = untrained(cell, starts_of(cell, cache), splits)
     elif cell.protocol == "federated":
-        from fclseg.study.federated import finetune_federated
-
-        evaluator, losses = finetune_federated(cell, cache, start_of(cell, cache), chosen)
+        evaluator, losses = finetune_federated(cell, start_of(cell, cache), chosen)
         evaluation = evaluator.run()
     else:
         result = finetune_here(cell, start_of(cell, cache), chosen)
