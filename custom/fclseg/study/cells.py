@@ -47,6 +47,7 @@ LATER_SETTINGS = (
     "pretraining.phantom_patients",
     "pretraining.bank_views",
     "pretraining.bfloat16",
+    "pretraining.epoch_share",
     "finetuning.refined",
     "finetuning.start_share",
 )
@@ -97,6 +98,7 @@ class Dataset:
     anatomy: Anatomy
     splits: Path
     fingerprint: str
+    note: str = ""  # what is special about the split, for people
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ class Pretraining:
 
     def describe(self) -> str:
         fold = "" if self.fold is None else f"without fold {self.fold}"
-        return f"pre-training {self.job} ({', '.join(filter(None, (f'seed {self.seed}', fold, str(self.options))))})"
+        details = (f"seed {self.seed}", fold, self.data.note, str(self.options))
+        return f"pre-training {self.job} ({', '.join(filter(None, details))})"
 
 
 @dataclass(frozen=True)

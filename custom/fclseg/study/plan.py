@@ -25,6 +25,7 @@ class Request:
     target: Dataset
     baseline: str | None
     unseen: bool = False  # one pre-training per fold, without its held-out patients
+    pooled: Dataset | None = None  # ``data`` with all patients at one site, for rows that are pre-trained there
 
     def __post_init__(self) -> None:
         splits = Splits.load(self.target.splits)
@@ -125,5 +126,10 @@ def _cells(
     if row.job in (RANDOM, SHIPPED):
         return [cell]
     preset = row.preset.changed(row.preset.adaptation()) if get_row(row.job).start else row.preset
-    first = Pretraining(row.job, 0, preset, request.data, row.options, fold if request.unseen else None)
+    data = request.data
+    if row.pooled and request.pooled is not None:
+        # As many steps as one site takes in the federation, so that both networks are trained equally long.
+        share = 1 / len(Splits.load(request.data.splits).sites)
+        data, preset = request.pooled, preset.changed({"pretraining.epoch_share": share})
+    first = Pretraining(row.job, 0, preset, data, row.options, fold if request.unseen else None)
     return [replace(cell, pretraining=replace(first, seed=number)) for number in range(request.pretrain_seeds)]
