@@ -69,8 +69,8 @@ def test_every_option_of_study_reaches_the_study(asked, tmp_path):
         "table": "local", "out": tmp_path, "preset": "demo", "changes": {"rounds": 3, "finetune_epochs": 9},
         "methods": "random,fclopt", "job_settings": {"fraction": 0.5}, "unseen": True,
         "filters": (), "also_plain": True, "also_pooled": True, "labels": (1, 2), "folds": 2,
-        "seeds": 4, "pretrain_seeds": 5, "modes": ("frozen", "full"), "baseline": "fclopt", "data": Path("images"), "sites": 6,
-        "splits": Path("s.json"), "transfer_data": Path("more"), "patients": 7, "workers": 3,
+        "seeds": 4, "pretrain_seeds": 5, "modes": ("frozen", "full"), "baseline": "fclopt", "data": Path("images"),
+        "sites": 6, "splits": Path("s.json"), "transfer_data": Path("more"), "patients": 7, "workers": 3,
     }  # fmt: skip
 
 
