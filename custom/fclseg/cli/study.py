@@ -113,7 +113,8 @@ def add_scope(group) -> None:
 def add_job_options(group) -> None:
     group.add_argument(
         "--job-set", action="append", default=[], metavar="NAME=VALUE",
-        help="set one setting of the pre-training jobs, such as fraction=0.5 (half of the sites per round); repeatable",
+        help="set one setting of the pre-training jobs, such as fraction=0.5 (half of the sites per round) or "
+        "network=shipped (start from the shipped weights); repeatable",
     )  # fmt: skip
     group.add_argument(
         "--filter", action="append", default=[], metavar="CLASS:NAME=VALUE,...",

@@ -91,7 +91,9 @@ def plan(request: Request) -> list[Planned]:
 def _segments(request: Request, row: TableRow) -> bool:
     """Whether its pre-training gives a network that already segments the structures of the target."""
     same = request.data.anatomy.structures == request.target.anatomy.structures
-    return same and (row.job == SHIPPED or (row.job != RANDOM and get_row(row.job).hands_over == MODEL))
+    if row.job in (RANDOM, SHIPPED):
+        return same and row.job == SHIPPED
+    return same and (row.options.start is not None or get_row(row.job).hands_over == MODEL)
 
 
 def _finetuned_with(request: Request, row: TableRow, labels: int) -> Preset:

@@ -170,10 +170,11 @@ def table_rows(
     rows = []
     for method in methods:
         for row in _method_rows(table, method, preset):
-            if not options or plain or method in NOT_PRETRAINED:
+            added = PLAIN if method in NOT_PRETRAINED else options.without_own(ROWS[method])
+            if not added or plain:
                 rows.append(row)
-            if options and method not in NOT_PRETRAINED:
-                rows.append(replace(row, key=f"{row.key}@{options}", title=f"{row.title}, {options}", options=options))
+            if added:
+                rows.append(replace(row, key=f"{row.key}@{added}", title=f"{row.title}, {added}", options=added))
     return [one for row in rows for one in (row, *_pooled_row(row, pooled))]
 
 
