@@ -5,7 +5,9 @@ import pydicom
 from pydicom.dataset import Dataset, FileDataset, FileMetaDataset
 from pydicom.uid import EnhancedMRImageStorage, ExplicitVRLittleEndian, MRImageStorage, generate_uid
 
-ORIENTATION = [0.58, 0.81, 0.0871, -0.4, 0.19, 0.8966]
+ORIENTATION = [0.58, 0.81, 0.0871, 0.4, -0.19, -0.8966]
+"""How scanners store short-axis slices: a row runs to the left and back, a column to the feet. Their normal points from
+apex to base."""
 
 
 def directions():
@@ -17,7 +19,11 @@ def directions():
 
 
 def write_series(folder, voxels, spacing, *, patient="Doe^Jane", number="12345", series_per_slice=False, shuffle=0):
-    """Voxels [X, Y, S, T]; returns the affine [4, 4] in NIfTI's coordinates. File names tell nothing of the order."""
+    """Voxels [X, Y, S, T]; returns the affine [4, 4] in NIfTI's coordinates. File names tell nothing of the order.
+
+    X points to the right of the picture, Y down, and S along the normal: for a heart in ACDC's order, which begins at
+    the base, reverse the slices.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     x, y = directions()
     normal = np.cross(x, y)

@@ -17,6 +17,7 @@ from fclseg.finetune.dataset import open_labelled
 from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
 from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
+from fclseg.flare.runs.run_folder import GLOBAL
 from fclseg.networks.model_file import load_model
 from fclseg.resources import shipped_model
 from fclseg.study.cache import Cache
@@ -53,10 +54,6 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         "losses": [round(loss, 5) for loss in losses],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-
-
-GLOBAL = ""
-"""The name under which the start of all sites is listed, if they share one."""
 
 
 def starts_of(cell: Finetuning, cache: Cache) -> dict[str, Path]:

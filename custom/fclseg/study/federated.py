@@ -41,7 +41,7 @@ def run_job(
     standard = get_preset(preset.name).values()
     changes = {name: value for name, value in preset.values().items() if value != standard[name]}
     values = {"job": job, "preset": preset.name, "changes": changes, "seed": seed, "run": folder.name}
-    if start := get_row(job).start:
+    if start := options.start or get_row(job).start:
         values |= {"network": start, "anatomy": reference(data.anatomy)}
     values |= {"pickup_timeout": PICKUP_SECONDS, **dict(options.settings), **more}
     settings = RunSettings.read(values, environment={})
