@@ -54,9 +54,9 @@ LATER_SETTINGS = (
 """Settings that are newer than stored results. A key lists them only if they differ from the preset's own value. If you
 change that value in a preset, increase ``RECIPE``."""
 
-REDEFINED = {"fedca": "phantom of version 0.2"}
+REDEFINED = dict.fromkeys(("fedca", "phantom"), "phantom with a closing apex")
 """Jobs whose results changed since recipe 2, and what changed. Their keys list it, so that only their stored
-results are stale. FedCA's public images are phantoms."""
+results are stale. FedCA's public images are phantoms. Jobs that start from the shipped weights list those weights."""
 
 NOT_IN_KEYS = (
     "pretraining.adaptation_rounds",
