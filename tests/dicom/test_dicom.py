@@ -57,6 +57,17 @@ def test_a_series_becomes_one_cine_in_the_scanners_coordinates(tmp_path, series_
     assert image.header.get_zooms() == pytest.approx((*SPACING, 0.04), rel=1e-4)
 
 
+def test_a_series_whose_high_values_are_dark_is_read_as_it_is_shown(tmp_path):
+    voxels = beating_disc()
+    write_series(tmp_path / "in", voxels, SPACING)
+    for path in (tmp_path / "in").iterdir():
+        image = pydicom.dcmread(path)
+        image.PhotometricInterpretation = "MONOCHROME1"
+        image.save_as(path)
+    (cine,) = find_series(tmp_path / "in").series
+    np.testing.assert_array_equal(np.asarray(to_nifti(cine).dataobj), -voxels.astype(np.float32))
+
+
 def test_import_replaces_names_by_codes_and_keeps_the_key_outside(tmp_path):
     for number, name in ((2, "Roe^Richard"), (1, "Doe^Jane")):
         write_series(

@@ -15,7 +15,9 @@ HEADER_TAGS = (
     *NEEDED, "StudyInstanceUID", "FrameOfReferenceUID", "InstanceNumber", "TriggerTime", "TemporalPositionIdentifier",
     "SliceThickness", "PatientID", "PatientName", "PatientSize", "PatientWeight", "HeartRate", "SeriesDescription",
     "SeriesNumber", "NumberOfFrames", "Modality", "SOPClassUID", "RescaleSlope", "RescaleIntercept",
+    "PhotometricInterpretation",
 )  # fmt: skip
+DARK_IS_HIGH = "MONOCHROME1"
 NUMBERS = (
     "TriggerTime", "TemporalPositionIdentifier", "InstanceNumber", "SliceThickness", "RescaleSlope", "RescaleIntercept",
 )  # fmt: skip
@@ -110,12 +112,14 @@ def _frames(path: Path, dataset: Any) -> list[tuple[Source, Any]]:
 
 
 def pixels(source: Source, header: Any) -> np.ndarray:
-    """Pixels [column, row], with the rescaling of the header applied."""
+    """Pixels [column, row], with the rescaling of the header applied. High values are always bright."""
     plane = _array(source.path)
     plane = plane if source.frame is None else plane[source.frame]
     if plane.ndim != 2:
         raise DataError(f"{source.path}: is not a greyscale image; export the original series")
     slope, intercept = float(getattr(header, "RescaleSlope", 1)), float(getattr(header, "RescaleIntercept", 0))
+    if getattr(header, "PhotometricInterpretation", "") == DARK_IS_HIGH:
+        slope, intercept = -slope, -intercept
     if (slope, intercept) != (1.0, 0.0):
         return (plane.astype(np.float32) * slope + intercept).T
     return plane.astype(np.int32 if plane.dtype.itemsize > 2 or plane.dtype.kind == "u" else np.int16).T

@@ -12,6 +12,7 @@ from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import Preprocessor, unpadded
 from fclseg.finetune.inference.blood import cavities_of_blood
 from fclseg.finetune.inference.locate import find_heart, move, recentre
+from fclseg.finetune.inference.quality import contrast_to_noise
 from fclseg.finetune.inference.refine import averaged, cleaned, keep_largest_piece
 from fclseg.finetune.inference.windows import Centre, Windows, within
 from fclseg.networks.model_file import TrainedModel
@@ -36,6 +37,8 @@ class Segmentation:
     agreement: float | None = None  # agreement of the windows that searched for the organ
     stability: float | None = None  # overlap with the labels from a slightly shifted window
     off_centre_mm: tuple[float, float] | None = None  # the window's centre relative to the centre of the image
+    contrast: float | None = None  # between cavity and wall, in standard deviations of the noise
+    median_grey: float | None = None  # of the image, between its darkest (0) and brightest (1) grey values
 
 
 class Segmenter:
@@ -101,11 +104,18 @@ class Segmenter:
         near = recentre(whole, within(near, voxels.shape), windows, self._probabilities)
         windows = replace(windows, reach_mm=REACH_MM)
         local, centre = self._settle(voxels, volume, windows, near)
-        labels = np.moveaxis(self._in_window(local, windows, centre, self.refined), 0, -1)
+        labels = self._in_window(local, windows, centre, self.refined)
         aside = tuple(round(centre[axis] + SHIFT_PIXELS * windows.pixel_mm / windows.spacing[axis]) for axis in (0, 1))
         asked_once = (self._in_window(local, windows, place, refined=False) for place in (centre, (aside[0], aside[1])))
-        stability = overlap(*asked_once)
-        return Segmentation(labels, centre, agreement, stability, _off_centre(centre, voxels.shape, volume.spacing))
+        return Segmentation(
+            np.moveaxis(labels, 0, -1),
+            centre,
+            agreement,
+            overlap(*asked_once),
+            _off_centre(centre, voxels.shape, volume.spacing),
+            contrast_to_noise(labels, local.numpy(), self.model.anatomy),
+            float(whole.median()),
+        )
 
     def _settle(
         self, voxels: np.ndarray, volume: Volume, windows: Windows, centre: Centre
