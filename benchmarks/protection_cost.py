@@ -22,7 +22,6 @@ import numpy as np
 import torch
 
 from fclseg.anatomy.folders import read_folder
-from fclseg.api.local import LocalFederation, LocalSite
 from fclseg.api.pretraining import gather
 from fclseg.attacks.membership import infer_membership
 from fclseg.attacks.target import open_run
@@ -33,6 +32,7 @@ from fclseg.finetune.protocols import draw
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.runs.run_folder import ENCODER, RunFolder
 from fclseg.flare.settings import RunSettings
+from fclseg.local.federation import LocalFederation, LocalSite
 from fclseg.methods.training import RoundResult
 from fclseg.presets import Preset, get_preset
 from fclseg.privacy.settings import NO_PROTECTION, PrivacySettings

@@ -17,6 +17,7 @@ ORDER = [
     {"methods"},
     {"federation"},
     {"privacy"},
+    {"local"},
     {"flare"},
     {"finetune", "attacks"},
     {"study"},

@@ -8,12 +8,11 @@ import pytest
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.api import pretrain, write_phantom
-from fclseg.api.local import LocalFederation, LocalSite
 from fclseg.api.pretraining import gather
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
-from fclseg.federation.states import to_arrays
+from fclseg.local.federation import LocalFederation, LocalSite
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import RoundResult
 from fclseg.networks.loading import read_tensors
@@ -55,24 +54,43 @@ def test_local_cl_keeps_an_encoder_per_site(data, tmp_path):
         _ = run.encoder
 
 
-def test_the_average_is_weighted_by_slices(monkeypatch):
-    """Sites that 'train' by adding 1 and 3 to every weight, with 30 and 10 slices, meet at + 1.5."""
+@pytest.fixture
+def adding(monkeypatch):
+    """Makes a federation whose sites 'train' by adding a number to every weight: site = (number, slices)."""
 
-    def add(method, sampler, optimizer, *, site, **more):
-        shift, slices = {"a": (1.0, 30), "b": (3.0, 10)}[site]
-        for parameter in method.online.parameters():
-            parameter.data += shift
-        return RoundResult(loss=0.0, samples=slices, steps=1, seconds=0.0, feature_std=1.0)
+    def make(**sites):
+        def add(method, sampler, optimizer, *, site, **more):
+            shift, slices = sites[site]
+            for parameter in method.online.parameters():
+                parameter.data += shift
+            return RoundResult(loss=shift, samples=slices, steps=1, seconds=0.0, feature_std=1.0)
 
-    monkeypatch.setattr("fclseg.api.local.train_round", add)
-    sites = [LocalSite.start(name, build_method("fedsimclr", PRESET, 0), sampler=None) for name in "ab"]
-    before = to_arrays(sites[0].method.send("online"))
-    federation = LocalFederation(get_row("fedsimclr"), sites, seed=0)
+        monkeypatch.setattr("fclseg.local.federation.train_round", add)
+        members = [LocalSite.start(name, build_method("fedsimclr", PRESET, 0), sampler=None) for name in sites]
+        return LocalFederation(get_row("fedsimclr"), members, seed=0)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("slices", "step"),
+    [((30, 10), 1.5), ((1000, 10), (100 * 1.0 + 10 * 3.0) / 110)],
+    ids=["by slices", "at most ten times the median"],
+)
+def test_the_average_is_weighted_by_slices(adding, slices, step):
+    """Sites that add 1 and 3, with 30 and 10 slices, meet at + 1.5. As at the server, no site has all the weight."""
+    federation = adding(a=(1.0, slices[0]), b=(3.0, slices[1]))
+    before = federation.means["online"]
     federation.round(0)
     federation.round(1)
-    parameters = dict(sites[0].method.online.named_parameters())
-    for name in parameters:
-        np.testing.assert_allclose(federation.means["online"][name], before[name] + 3.0, rtol=1e-6)
+    for name, _ in federation.sites[0].method.online.named_parameters():
+        np.testing.assert_allclose(federation.means["online"][name], before[name] + 2 * step, rtol=1e-5)
+    assert federation.losses == pytest.approx([step, step])
+
+
+def test_an_update_that_a_server_would_refuse_ends_the_run(adding):
+    with pytest.raises(FCLSegError, match="round 0: c: the norm of its update of 'online' is 100 times the median"):
+        adding(a=(1.0, 10), b=(1.0, 10), c=(100.0, 10)).round(0)
 
 
 def federation(data, job="fcl", fold=None, **protections):

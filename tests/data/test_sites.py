@@ -210,3 +210,14 @@ def test_broken_assignments_are_named(tmp_path, name, content, sentence):
 def test_sites_are_in_natural_order():
     mapping = {f"p{number}": f"site-{number // 2}" for number in range(2, 24)}
     assert list(Splits.make(mapping, mapping, 2).sites) == [f"site-{number}" for number in range(1, 12)]
+
+
+def test_pooled_patients_are_held_out_in_the_same_folds():
+    apart = Splits.make([f"p{n}" for n in range(9)], 2, folds=3, seed=4, unlabelled=["p8"])
+    together = apart.pooled()
+    (site,) = together.sites
+    assert sorted(together.sites[site]) == sorted(apart.patients) and together.folds == 3
+    for fold in range(3):
+        assert together.validation(fold) == apart.validation(fold)
+        expected = {patient for name in apart.sites for patient in apart.training(name, fold)}
+        assert set(together.training(site, fold)) == expected

@@ -61,7 +61,6 @@ def test_settings_survive_the_way_to_a_site():
         ({"job": "fclopt", "changes": ["rounds"]}, {}, "'changes' cannot be"),
         ({"job": "fedsimclr", "diagnostics": True}, {}, "'fedsimclr' has no target network"),
         ({"job": "fclopt", "encoder": "e.safetensors"}, {}, "no whole network and takes no 'encoder'"),
-        ({"job": "fcl", "network": "n.safetensors"}, {}, "no whole network and takes no 'network'"),
         (
             {"job": "motion", "encoder": "e", "network": "n"},
             {},

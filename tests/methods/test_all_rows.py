@@ -9,7 +9,9 @@ from safetensors.torch import load, save
 from fclseg.federation.exchange import DISTANCE, MEAN, OTHERS, ROWS
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
+from fclseg.networks.loading import read_tensors
 from fclseg.presets import get_preset
+from fclseg.resources import shipped_model
 
 PRESET = get_preset("demo", bank_size=32)
 ALL_ROWS = pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
@@ -85,3 +87,19 @@ def test_components_of_the_plan_exist_and_have_a_size_before_training(row):
     for flow in row.flows:
         if flow.component != DISTANCE:
             assert sum(value.numel() for value in method.send(flow.component).values()) > 0
+
+
+@ALL_ROWS
+def test_every_method_can_start_from_the_shipped_network(row):
+    """Online and target get what they have in common with it: the encoder, and the decoder of a whole network. The
+    rest, such as a projector, keeps its initial weights."""
+    method, untouched = (build_method(row, PRESET, seed=0) for _ in range(2))
+    method.start_from(shipped_model("acdc_unet"))
+    shipped, _ = read_tensors(shipped_model("acdc_unet"))
+    for component in ("online", "target") if method.has_target else ("online",):
+        state, before = method.send(component), untouched.send("online")
+        common = {name for name in shipped if name in state and state[name].shape == shipped[name].shape}
+        assert {name for name in state if name.startswith("encoder.")} <= common
+        assert method.whole_network == any(name.startswith("decoder.") for name in common)
+        assert all(torch.equal(state[name], shipped[name]) for name in common)
+        assert all(torch.equal(state[name], before[name]) for name in set(state) - common)

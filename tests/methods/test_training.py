@@ -52,6 +52,17 @@ def same_weights(one, other):
     return all(torch.equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
 
 
+@pytest.mark.parametrize("parts", [2, 3])
+def test_a_share_of_an_epoch_is_as_long_as_an_epoch_of_a_site_with_that_share(sampler, parts):
+    """All data in one place, and one of ``parts`` sites of equal size."""
+    together = SliceSampler(sampler.store, sampler.indices, 2)
+    site = SliceSampler(sampler.store, sampler.indices[: len(sampler) // parts], 2)
+    preset = PRESET.changed({"pretraining.epoch_share": 1 / parts})
+    (shared,) = run_rounds(together, [0], preset=preset)[2]
+    assert abs(shared.steps - site.steps_per_epoch) <= 1 < together.steps_per_epoch - shared.steps
+    assert shared.samples == len(sampler), "it draws from all slices"
+
+
 def test_a_round_reports_what_it_did(sampler):
     method, _, (result,) = run_rounds(sampler, [0])
     assert (result.samples, result.steps) == (len(sampler), sampler.steps_per_epoch)

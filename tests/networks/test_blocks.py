@@ -5,7 +5,8 @@ import torch
 from monai.networks.nets import basic_unet
 from torch import nn
 
-from fclseg.networks.blocks import Down, TwoConv, UpCat
+from fclseg.networks.blocks import Down, TwoConv, UpCat, folded
+from fclseg.networks.unet import UNet
 
 MONAI = {
     "act": ("LeakyReLU", {"negative_slope": 0.1, "inplace": True}),
@@ -55,3 +56,19 @@ def test_a_block_is_monais_block(pair, training):
     ours_state, theirs_state = ours.state_dict(), theirs.state_dict()  # with the statistics of that forward pass
     assert list(ours_state) == list(theirs_state)
     assert all(torch.equal(ours_state[name], theirs_state[name]) for name in ours_state)
+
+
+def test_folded_batch_norm_computes_the_same_and_leaves_the_network_alone():
+    torch.manual_seed(5)
+    network = UNet((4, 8, 16), classes=3)
+    for _ in range(3):
+        network(3 + 2 * torch.randn(4, 1, 21, 18))  # statistics that are not 0 and 1
+    for norm in (module for module in network.modules() if isinstance(module, nn.BatchNorm2d)):
+        nn.init.uniform_(norm.weight, 0.5, 2)
+        nn.init.uniform_(norm.bias, -1, 1)
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    fast, image = folded(network), 3 + 2 * torch.randn(2, 1, 21, 18)
+    assert not [module for module in fast.modules() if isinstance(module, nn.BatchNorm2d)] and not fast.training
+    assert network.training and all(torch.equal(tensor, before[name]) for name, tensor in network.state_dict().items())
+    with torch.no_grad():
+        torch.testing.assert_close(fast(image), network.eval()(image), rtol=1e-4, atol=1e-5)

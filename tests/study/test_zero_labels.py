@@ -25,8 +25,9 @@ def request_for(tmp_path):
     Splits.make([f"patient{n:03d}" for n in range(8)], SITES, FOLDS, seed=0).save(path)
     data = replace(DATA, splits=Path(path))
 
-    def make(*methods, labels=(0, 1), table="local", preset=None, **more):
-        rows = table_rows(TABLES[table], methods, preset or get_preset("small"))
+    def make(*methods, labels=(0, 1), table="local", preset=None, pooled=None, **more):
+        rows = table_rows(TABLES[table], methods, preset or get_preset("small"), pooled=pooled is not None)
+        more |= {"pooled": pooled}
         values = {"folds": FOLDS, "seeds": 1, "pretrain_seeds": 1, "modes": ("full",), "data": data, "target": data}
         return Request(table=TABLES[table], rows=tuple(rows), labels=labels, baseline=methods[0], **values | more)
 
@@ -100,3 +101,19 @@ def test_frozen_encoder_evaluation_takes_the_encoder_alone():
     whole = finetuning(job="motion", pretraining=motion)
     assert whole.whole_network and not replace(whole, mode="frozen").whole_network
     assert not finetuning(job="fcl", pretraining=replace(motion, job="fcl")).whole_network
+
+
+def test_all_data_in_one_place_is_one_more_row_for_methods_that_share_a_network(request_for, tmp_path):
+    pooled = replace(DATA, fingerprint="pooled", note="all data in one place")
+    methods = ("random", "shipped", "mean_teacher_local", "mean_teacher", "fcl")
+    request = request_for(*methods, labels=(1,), pooled=pooled)
+    assert [row.key for row in request.rows] == [*methods[:4], "mean_teacher@pooled", "fcl", "fcl@pooled"]
+    assert request.rows[4].title == "Mean teacher, all data in one place"
+    cells = {one.row.key: one.cell.pretraining for one in plan(request)}
+    for method in ("mean_teacher", "fcl"):
+        apart, together = cells[method], cells[f"{method}@pooled"]
+        assert apart.data.fingerprint == "fingerprint" and together.data is pooled
+        shares = [one.preset.pretraining.epoch_share for one in (apart, together)]
+        assert shares == [1.0, 1 / SITES], "as many steps as one site takes"
+        assert apart.preset.changed({"pretraining.epoch_share": 0.5}) == together.preset, "and nothing else"
+        assert apart.key != together.key and "all data in one place" in together.describe()

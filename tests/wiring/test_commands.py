@@ -60,7 +60,7 @@ def asked(monkeypatch):
 def test_every_option_of_study_reaches_the_study(asked, tmp_path):
     text = """local --preset demo --rounds 3 --set finetune_epochs=9 --methods random,fclopt --labels 2,1 --folds 2
     --seeds 4 --pretrain-seeds 5 --mode frozen,full --baseline fclopt --data images --sites 6 --splits s.json
-    --transfer-data more --patients 7 --jobs 3 --job-set fraction=0.5 --also-plain --unseen"""
+    --transfer-data more --patients 7 --jobs 3 --job-set fraction=0.5 --also-plain --also-pooled --unseen"""
     assert main(["study", *text.split(), "--out", str(tmp_path)]) == 0
     (options,) = asked
     values = asdict(options)
@@ -68,9 +68,9 @@ def test_every_option_of_study_reaches_the_study(asked, tmp_path):
     assert values == {
         "table": "local", "out": tmp_path, "preset": "demo", "changes": {"rounds": 3, "finetune_epochs": 9},
         "methods": "random,fclopt", "job_settings": {"fraction": 0.5}, "unseen": True,
-        "filters": (), "also_plain": True, "labels": (1, 2), "folds": 2, "seeds": 4, "pretrain_seeds": 5,
-        "modes": ("frozen", "full"), "baseline": "fclopt", "data": Path("images"), "sites": 6,
-        "splits": Path("s.json"), "transfer_data": Path("more"), "patients": 7, "workers": 3,
+        "filters": (), "also_plain": True, "also_pooled": True, "labels": (1, 2), "folds": 2,
+        "seeds": 4, "pretrain_seeds": 5, "modes": ("frozen", "full"), "baseline": "fclopt", "data": Path("images"),
+        "sites": 6, "splits": Path("s.json"), "transfer_data": Path("more"), "patients": 7, "workers": 3,
     }  # fmt: skip
 
 

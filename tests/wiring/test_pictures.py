@@ -1,12 +1,12 @@
 """The colours of a picture are those of the structures that were found."""
 
-from types import SimpleNamespace
-
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb
+from PIL import Image
 
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.finetune.inference import overlay
+from fclseg.finetune.inference.measure import Measurement
 from fclseg.study.report.pictures import ENLARGE, paint
 
 ACDC = ANATOMIES["acdc"]
@@ -25,13 +25,26 @@ def test_each_structure_of_the_report_has_its_own_colour():
 
 
 def test_each_outline_encloses_its_structure():
-    drawn = {}
-    axis = SimpleNamespace(contour=lambda x, y, mask, levels, colors, linewidths: drawn.update({colors[0]: mask}))
-    classes = np.zeros((6, 4), np.uint8)
-    classes[0, :2], classes[2:4, 1], classes[5, 3] = 1, 2, 3
-    overlay._outline(axis, classes, ACDC, (1.0, 1.0, 8.0))
+    """On black pixels of a tenth of a voxel, a square of 2 x 3 voxels has an outline on its border and nowhere else."""
     for structure in ACDC.structures:
-        np.testing.assert_array_equal(drawn[structure.colour], (classes == structure.value).T)
+        classes = np.zeros((8, 7), np.uint8)  # [X, Y]
+        classes[2:4, 3:6] = structure.value
+        picture = np.asarray(overlay._outlined(Image.new("RGBA", (80, 70), "black"), classes, ACDC))[..., :3]
+        drawn = picture.any(axis=-1)  # [Y, X]
+        assert to_hex(picture[30, 30] / 255) == to_hex(structure.colour), "the upper border, half-way"
+        assert drawn[45, 20] and drawn[45, 40] and drawn[60, 30], "the other borders"
+        assert not drawn[34:56, 24:36].any(), "inside"
+        drawn[26:64, 16:44] = False
+        assert not drawn.any(), "outside"
+
+
+def test_nothing_to_outline_is_no_error(tmp_path):
+    """A structure that fills the image has no outline, and a line of voxels has no inside."""
+    one = Measurement("Anna", "ED", "a.nii.gz", {"RV": 1.0})
+    for shape in ((9, 9, 1), (1, 9, 3), (9, 1, 3)):
+        overlay.write_overlay(tmp_path / "a.png", np.ones(shape), np.ones(shape, np.uint8), (1.0, 1.0, 8.0), ACDC, one)
+        with Image.open(tmp_path / "a.png") as picture:
+            assert picture.width >= overlay.NARROWEST
 
 
 def test_slices_lie_side_by_side_in_the_order_of_the_stack():

@@ -11,7 +11,6 @@ from tqdm import tqdm
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume
-from fclseg.api.local import LocalFederation, LocalSite
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
 from fclseg.data.slices import open_store
@@ -20,6 +19,7 @@ from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import SHIPPED, Row, get_row
 from fclseg.flare.runs.run_files import CONFIG
 from fclseg.flare.settings import RunSettings
+from fclseg.local.federation import LocalFederation, LocalSite
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method, method_class
 from fclseg.networks.interface import EncoderFactory
@@ -118,19 +118,16 @@ def gather(
 
 
 def _in_this_process(federation: LocalFederation, folder: Path) -> Pretrained:
-    row, rounds, losses = federation.row, federation.settings.rounds, []
-    with tqdm(total=rounds, desc=row.title, unit="round") as bar:
-        for number in range(rounds):
-            results = federation.round(number).values()
-            losses.append(sum(one.loss * one.samples for one in results) / sum(one.samples for one in results))
-            bar.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
-            bar.update()
+    row, rounds = federation.row, federation.settings.rounds
+    with tqdm(federation.run(), desc=row.title, total=rounds, unit="round") as bar:
+        for loss in bar:
+            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
     paths = {}
     for site, method in federation.finish().items():
         paths[site] = folder / "sites" / site / ENCODER if site else folder / ENCODER
         metadata = {"preset": method.preset.name, "run": folder.name, "job": row.job, "round": rounds - 1}
         save_encoder(paths[site], method.get_submodule("online.encoder"), metadata)
-    return Pretrained(paths, losses)
+    return Pretrained(paths, federation.losses)
 
 
 def _start(method: Method, row: Row, anatomy: Anatomy) -> Method:

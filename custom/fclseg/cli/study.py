@@ -18,7 +18,7 @@ TABLES = ("local", "federated", "centralised", "transfer", "ablation", "communic
 EPILOG = """\
 tables
   local          each site fine-tunes alone with N labelled patients
-  federated      all sites fine-tune one network together (NVFlare)
+  federated      all sites fine-tune one network together, in one process (the same bits as with NVFlare)
   centralised    N labelled patients from all sites together
   transfer       pre-trained on one data set, fine-tuned on another (--transfer-data)
   ablation       FCL without and with feature exchange, negative sampling, structural matching
@@ -94,6 +94,12 @@ def add_scope(group) -> None:
         help="pre-train once per fold, without the fold's held-out patients (default: once, on all patients)",
     )
     group.add_argument(
+        "--also-pooled",
+        action="store_true",
+        help="also pre-train each method with the patients of all sites in one place, with as many steps as one site "
+        "takes in the federation: how much does it cost that data stay at their sites?",
+    )
+    group.add_argument(
         "--mode",
         default="full",
         help="full (fine-tune the whole network, what a user gets), frozen (frozen-encoder evaluation, for feature "
@@ -107,7 +113,8 @@ def add_scope(group) -> None:
 def add_job_options(group) -> None:
     group.add_argument(
         "--job-set", action="append", default=[], metavar="NAME=VALUE",
-        help="set one setting of the pre-training jobs, such as fraction=0.5 (half of the sites per round); repeatable",
+        help="set one setting of the pre-training jobs, such as fraction=0.5 (half of the sites per round) or "
+        "network=shipped (start from the shipped weights); repeatable",
     )  # fmt: skip
     group.add_argument(
         "--filter", action="append", default=[], metavar="CLASS:NAME=VALUE,...",
@@ -140,6 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
         job_settings=dict(named_value(text, "--job-set", "fraction=0.5") for text in arguments.job_set),
         filters=tuple(filter_spec(text) for text in arguments.filter),
         also_plain=arguments.also_plain,
+        also_pooled=arguments.also_pooled,
         labels=numbers(arguments.labels, "--labels"),
         folds=None if arguments.folds is None else positive(arguments.folds, "--folds"),
         seeds=positive(arguments.seeds, "--seeds"),

@@ -11,6 +11,9 @@ from scipy.ndimage import gaussian_filter
 
 from fclseg.data.phantom_heart import Beat, Heart, half_ellipse
 
+SMOOTH_CAVITY = 15
+"""Cavities with a smaller radius (mm) have proportionally smaller trabeculae."""
+
 
 @dataclass(frozen=True)
 class Contrast:
@@ -143,7 +146,8 @@ def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, hear
     paint(canvas, right + np.where(pulse.has_rv, rough, 0), pool, edge)
     thickness = np.where(pulse.has_lv, 0, np.maximum(pulse.cavity - pulse.wall - atrial_wall, 0))
     paint(canvas, pulse.wall + thickness, muscle, edge)
-    paint(canvas, pulse.cavity + rough, blood, edge)
+    depth = -pulse.cavity.min(axis=(2, 3), keepdims=True)  # trabeculae never hide all the blood of a small cavity
+    paint(canvas, pulse.cavity + rough * np.clip(depth / SMOOTH_CAVITY, 0, 1), blood, edge)
     paint(canvas, np.where(pulse.has_lv, pulse.papillary + fine, 9), muscle, edge)
 
 

@@ -18,7 +18,7 @@ class Family:
 
 
 UNSEEN_GROUPS: dict[str, GroupRanges] = {
-    "ATHLETE": ((0.52, 0.66), (30, 34), (10.5, 13), (48, 58)),  # large and thick; all seen hearts are one or the other
+    "ATHLETE": ((0.52, 0.66), (32, 36), (12, 15), (48, 58)),  # large and thick; all seen hearts are one or the other
     "AMYLOID": ((0.30, 0.50), (20, 26), (12, 17), (30, 42)),  # thick walls that contract weakly
     "BIV": ((0.12, 0.35), (33, 39), (6, 9), (52, 64)),  # both ventricles dilated
 }

@@ -1,7 +1,8 @@
 """The beating heart of the phantom: one patient's two ventricles as signed distances and labels.
 
 Lengths are in millimetres. Heights are measured along the long axis from the endocardial apex to the base. The cavity
-is a half ellipsoid that shortens and narrows in systole. The wall keeps its volume and therefore thickens.
+is a half ellipsoid that shortens and narrows in systole. The wall keeps its volume and therefore thickens; its labels
+gain some volume on top, as those of patients do, because trabeculae between which no blood is left count as wall.
 """
 
 from collections.abc import Mapping
@@ -16,11 +17,11 @@ GroupRanges = tuple[tuple[float, float], tuple[float, float], tuple[float, float
 
 GROUPS: dict[str, GroupRanges] = {
     # group: (ejection fraction, LV cavity radius, LV wall, reach of the RV beyond the septum)
-    "NOR": ((0.50, 0.70), (23, 30), (6, 10), (32, 46)),
-    "DCM": ((0.12, 0.40), (29, 39), (6, 10), (30, 50)),
-    "HCM": ((0.60, 0.78), (20, 28), (9, 17), (30, 44)),
-    "MINF": ((0.20, 0.48), (25, 35), (6, 11), (30, 46)),
-    "RV": ((0.40, 0.65), (21, 29), (6, 9), (42, 62)),
+    "NOR": ((0.50, 0.70), (24, 31), (7, 11.5), (32, 46)),
+    "DCM": ((0.12, 0.40), (31, 41), (7, 11), (30, 50)),
+    "HCM": ((0.60, 0.78), (21, 30), (9, 18), (30, 44)),
+    "MINF": ((0.20, 0.48), (26, 36), (7, 12), (30, 46)),
+    "RV": ((0.40, 0.65), (22, 30), (7, 10.5), (42, 62)),
 }
 """The five patient groups of ACDC; together they span ejection fractions from 12 to 78 %."""
 
@@ -34,7 +35,7 @@ class Heart:
     radius: float  # of the LV cavity at the base
     wall: float
     length: float  # of the LV cavity
-    shortening: float  # fraction of the length lost at end-systole
+    shortening: float  # fraction of the length lost at end-systole; how far experts let the base move
     centre: tuple[float, float]  # of the LV in the image plane
     tilt: tuple[float, float]  # drift of the centre per mm along the long axis
     rv_angle: float  # direction from the LV to the RV, radians
@@ -48,6 +49,8 @@ class Heart:
     apex_wall: float  # fraction of its thickness that the wall keeps at the apex
     unevenness: tuple[float, float]  # amplitude and direction: where the LV wall is thickest
     papillary: tuple[tuple[float, float, float], ...]  # angle, radius relative to the cavity's, size
+    wall_gain: float  # fraction of its volume that the labelled wall gains at end-systole
+    inward: float  # distance that the whole endocardium moves, relative to the mean one at the base; closes the apex
 
     @classmethod
     def draw(cls, rng: np.random.Generator, groups: Mapping[str, GroupRanges]) -> "Heart":
@@ -60,7 +63,7 @@ class Heart:
             radius=radius,
             wall=wall,
             length=rng.uniform(68, 84) + 0.6 * (radius - 24),
-            shortening=rng.uniform(0, 0.06) + 0.14 * fraction,
+            shortening=rng.uniform(0.05, 0.28) * fraction**2,
             centre=(rng.uniform(-22, 10), rng.uniform(-18, 20)),
             tilt=(rng.uniform(-0.15, 0.15), rng.uniform(-0.15, 0.15)),
             rv_angle=rv_angle,
@@ -76,6 +79,8 @@ class Heart:
             papillary=tuple(
                 (rv_angle + side * rng.uniform(1.6, 2.5), rng.uniform(0.55, 0.8), rng.uniform(3, 6)) for side in (-1, 1)
             ),
+            wall_gain=rng.uniform(0, 0.24),
+            inward=rng.uniform(1.3, 1.9) * fraction,
         )
 
     def centres(self, heights: np.ndarray) -> np.ndarray:
@@ -165,10 +170,13 @@ def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.nda
     taper = heart.apex_wall + (1 - heart.apex_wall) * np.sqrt(np.clip(tissue / heart.length, 0, 1))
     outer = np.maximum((heart.radius + heart.wall) * shape, 0)
     outer = np.where(inner > 0, np.minimum(outer, inner + heart.wall * taper), outer)
-    area = np.where(tissue <= heart.length, inner**2, 0).sum(axis=1, keepdims=True)
+    inwards = heart.inward * heart.radius * (1 - np.sqrt(1 - heart.ejection_fraction * curve[:, None]))
+    now = np.maximum(inner - inwards, 0)
+    area = np.where(tissue <= heart.length, now**2, 0).sum(axis=1, keepdims=True)
     volume = area[:1] * (1 - heart.ejection_fraction * curve[:, None])
-    now = inner * np.sqrt(volume / area)
-    outer_now = np.sqrt(now**2 + np.maximum(outer**2 - inner**2, 0) * stretch)
+    now = now * np.sqrt(volume / area)
+    gain = 1 + heart.wall_gain * curve[:, None]
+    outer_now = np.sqrt(now**2 + np.maximum(outer**2 - inner**2, 0) * stretch * gain)
     slope = np.abs(np.gradient(now, axis=1)) if len(heights) > 1 else np.zeros_like(now)
     now, outer_now, edge = (a.astype(np.float32)[:, :, None, None] for a in (now, outer_now, np.clip(slope, 0, 6)))
     return now, outer_now, tissue / heart.length, edge
@@ -190,10 +198,14 @@ def _rv_distance(heart: Heart, dx, dy, outer: np.ndarray, ratio: np.ndarray, cur
 
 
 def _papillary_distance(heart: Heart, dx, dy, inner: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-    """The two muscles hang from the wall between a quarter and three quarters of the cavity's height."""
+    """The two muscles hang from the wall between a quarter and three quarters of the cavity's height.
+
+    They get smaller with the cavity, so that a contracted one still contains blood.
+    """
     nearest = np.full(np.broadcast_shapes(dx.shape, inner.shape), 1e3, dtype=np.float32)
     for angle, offset, size in heart.papillary:
         px, py = (np.float32(offset * part(angle)) * inner for part in (np.cos, np.sin))
-        present = size * np.sqrt(np.clip(1 - ((ratio - 0.5) / 0.3) ** 2, 0, 1), dtype=np.float32)[:, :, None, None]
+        present = np.sqrt(np.clip(1 - ((ratio - 0.5) / 0.3) ** 2, 0, 1), dtype=np.float32)[:, :, None, None]
+        present = present * np.minimum(np.float32(size), np.float32(0.3) * inner)
         np.minimum(nearest, np.hypot(dx - px, dy - py) - present, out=nearest, where=present > 0)
     return nearest

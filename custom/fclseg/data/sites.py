@@ -15,6 +15,9 @@ from fclseg.randomness import derive_seed
 
 FORMAT = 1
 
+POOLED = "all-sites"
+"""The one site of a split that has all data in one place."""
+
 
 @dataclass(frozen=True)
 class Splits:
@@ -75,6 +78,11 @@ class Splits:
             for site, group in with_labels.items()
         }
         return cls(assigned, held_out, seed)
+
+    def pooled(self) -> "Splits":
+        """All patients at one site. A fold holds out the same patients as before."""
+        held_out = [self.validation(fold) for fold in range(self.folds)]
+        return Splits({POOLED: self.patients}, {POOLED: held_out}, self.seed)
 
     @classmethod
     def load(cls, path: Path | str) -> "Splits":

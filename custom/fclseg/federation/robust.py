@@ -62,6 +62,10 @@ class Outlier:
     medians: float  # its norm, in units of the median norm
     excess: float  # its norm, in units of what is allowed; more than 1
 
+    def sentence(self, site: str, component: str) -> str:
+        """Why the server does not use it."""
+        return f"{site}: the norm of its update of '{component}' is {self.medians:.3g} times the median"
+
 
 def find_outliers(
     sent: Mapping[str, Mapping[str, np.ndarray]], before: Mapping[str, np.ndarray], factor: float

@@ -98,9 +98,7 @@ class Aggregator:
                 if self._protection.outliers == CLIP:
                     self._held[site].components[name] = shorten(sent[site], before, 1 / outlier.excess)
                 else:
-                    refused[site] = (
-                        f"{site}: the norm of its update of '{name}' is {outlier.medians:.3g} times the median"
-                    )
+                    refused[site] = outlier.sentence(site, name)
         for site in refused:
             del self._held[site]
         return refused

@@ -58,7 +58,8 @@ class RunSettings:
     labels: int | None = None  # N labelled patients per site, for methods that train on labels
     anatomy: str | dict[str, Any] = DEFAULT  # what a segmentation network segments: a name or a labels.json
     encoder: str | None = None  # start from this pre-trained encoder, a file on the server
-    network: str | None = None  # the same for a whole network; "shipped": the weights that come with the bundle
+    network: str | None = None  # the same for a whole network (or its encoder, if no more is trained); "shipped": the
+    # weights that come with the bundle
     codec: str | None = None  # how networks and features are encoded: a name of CODECS; None: that of the job's row
     calibration_tolerance: float | None = None  # skip calibrations if d~ is expected to be within this share; None: no
     tracking: str | None = None  # also write the curves to this tracker: "mlflow" or "wandb"
@@ -127,9 +128,8 @@ class RunSettings:
             raise FCLSegError(f"job '{self.job}' has no target network to measure: leave out 'diagnostics'")
         if wants["labels"] and not method.wants_labels:
             raise FCLSegError(f"job '{self.job}' trains without labels and takes no 'labels': leave it out")
-        for name in ("encoder", "network"):
-            if wants[name] and not method.whole_network:
-                raise FCLSegError(f"job '{self.job}' trains no whole network and takes no '{name}': leave it out")
+        if wants["encoder"] and not method.whole_network:
+            raise FCLSegError(f"job '{self.job}' trains no whole network and takes no 'encoder': leave it out")
         if wants["encoder"] and wants["network"]:
             raise FCLSegError("a run starts from an encoder or from a whole network, not from both: leave one out")
         if not self.row.flows and (wants["encoder"] or self.network not in (None, SHIPPED)):

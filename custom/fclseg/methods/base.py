@@ -17,7 +17,7 @@ from fclseg.data.augment import Views
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.networks.heads import EncoderNetwork
 from fclseg.networks.interface import EncoderFactory
-from fclseg.networks.loading import State, load_network
+from fclseg.networks.loading import State, load_encoder_of, load_network
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
@@ -90,8 +90,10 @@ class Method(nn.Module):
             self.get_submodule(name).load_state_dict(state)
 
     def start_from(self, network: Path) -> None:
-        """Begin with the weights of this file, as online and as target network."""
-        load_network(self.online, network)
+        """Begin with the weights of this file, as online and as target network. A method that trains no whole network
+        takes the encoder."""
+        load = load_network if self.whole_network else load_encoder_of
+        load(self.online, network)
         if self.has_target:
             self.receive({"target": self.send("online")})
 

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch.optim import Optimizer
@@ -73,7 +74,10 @@ def train_round(
     site: str,
     round_number: int,
 ) -> RoundResult:
-    """``epochs`` passes over the site's slices; replays exactly for the same seed, site, round and thread count."""
+    """``epochs`` passes over the site's slices; replays exactly for the same seed, site, round and thread count.
+
+    With ``pretraining.epoch_share`` below 1, a pass ends after that share of its batches.
+    """
     started = time.perf_counter()
     batches, views, begin = (
         generator(seed, site, round_number, purpose) for purpose in ("batches", "views", "begin_round")
@@ -83,8 +87,9 @@ def train_round(
     method.train()
     method.begin_round(sampler, round_number, begin)
     total, steps = 0.0, 0
+    per_epoch = max(1, round(method.preset.pretraining.epoch_share * sampler.steps_per_epoch))
     for _ in range(epochs):
-        for batch in sampler.epoch(batches):
+        for batch in islice(sampler.epoch(batches), per_epoch):
             value = _step(method, optimizer, batch, views)
             total, steps = total + value, steps + 1
             if not math.isfinite(value):

@@ -4,11 +4,14 @@ Names, initial weights and outputs are those of MONAI, bit for bit (``tests/netw
 reimplemented here because a site's task may be a separate process, and importing MONAI takes longer than the task.
 """
 
+import copy
 from collections import OrderedDict
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.functional import pad
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 SLOPE = 0.1
 """Slope of the leaky ReLU below zero."""
@@ -53,3 +56,20 @@ class UpCat(nn.Module):
         # Max pooling drops the last row or column of an odd size. The decoder repeats its own to restore the size.
         x = pad(x, [0, skip.size(-1) - x.size(-1), 0, skip.size(-2) - x.size(-2)], "replicate")
         return self.convs(torch.cat([skip, x], dim=1))
+
+
+def folded(network: nn.Module) -> nn.Module:
+    """A copy of a network for inference, with the BatchNorm of its ``TwoConv`` folded into the convolutions.
+
+    It computes the same function up to rounding and has a third fewer layers to run.
+    """
+    network = copy.deepcopy(network).eval()
+    for block in [module for module in network.modules() if isinstance(module, TwoConv)]:
+        for name, part in list(block.named_children()):
+            setattr(block, name, _folded(part))
+    return network
+
+
+def _folded(part: Any) -> nn.Sequential:
+    """A ``convolution`` as conv3x3-LeakyReLU."""
+    return nn.Sequential(fuse_conv_bn_eval(part.conv, part.adn.N), part.adn.A)

@@ -80,7 +80,16 @@ def save_encoder(path: Path | str, encoder: nn.Module, metadata: Mapping[str, ob
 
 def load_encoder(network: nn.Module, path: Path | str) -> LoadReport:
     """Copy an encoder file into ``network.encoder``. Anything but an exact fit raises and changes nothing."""
+    return _fill_encoder(network, path, *read_tensors(path))
+
+
+def load_encoder_of(network: nn.Module, path: Path | str) -> LoadReport:
+    """Copy the encoder of a whole network's file into ``network.encoder``."""
     tensors, metadata = read_tensors(path)
+    return _fill_encoder(network, path, {n: t for n, t in tensors.items() if n.startswith(PREFIX)}, metadata)
+
+
+def _fill_encoder(network: nn.Module, path: Path | str, tensors: State, metadata: Mapping[str, str]) -> LoadReport:
     encoder = network.get_submodule("encoder")
     wanted = {PREFIX + name: tensor for name, tensor in encoder.state_dict().items()}
     report = compare(tensors, wanted)

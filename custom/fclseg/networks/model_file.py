@@ -88,11 +88,12 @@ def _model(
         )
     channels = [int(width) for width in metadata["channels"].split("-")]
     network = FreezableUNet(channels, found.classes, encoder=encoder)
-    report = compare(tensors, network.state_dict())
+    expected = network.state_dict()
+    report = compare(tensors, expected)
     if report.missing or report.unexpected:
         raise FCLSegError(f"{path} was trained with a different encoder ({report}): load it with that one")
     for name, tensor in tensors.items():
-        if tensor.dtype != network.state_dict()[name].dtype or not tensor.isfinite().all():
+        if tensor.dtype != expected[name].dtype or not tensor.isfinite().all():
             raise FCLSegError(f"{path}: the weights '{name}' are not finite floats; get or train the model again")
     network.load_state_dict(tensors)
     size, spacing = int(metadata["image_size"]), float(metadata["spacing_mm"])

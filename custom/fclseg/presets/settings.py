@@ -42,6 +42,7 @@ def _one_of(*words: str) -> Accepts:
 POSITIVE = _number(lambda value: 0 < value < math.inf, "a number above 0")
 NOT_NEGATIVE = _number(lambda value: 0 <= value < math.inf, "a number of at least 0")
 SHARE = _number(lambda value: 0 <= value <= 1, "a number from 0 to 1")
+SOME = _number(lambda value: 0 < value <= 1, "a number above 0 and at most 1")
 COUNT = _whole(1)
 YES_OR_NO = Accepts(lambda value: type(value) is bool, "true or false")
 BATCH = _whole(2)  # BatchNorm has no variance over one image
@@ -103,6 +104,7 @@ class PretrainingSettings:
     phantom_patients: int = setting(COUNT, default=200)  # for methods that train on phantoms
     bank_views: int = setting(_whole(0), default=0)  # views per slice in a refilled bank; 0: as many as needed
     bfloat16: bool = setting(YES_OR_NO, default=False)  # mixed precision on CPUs that support it; GPUs always use it
+    epoch_share: float = setting(SOME, default=1.0)  # of a site's slices, drawn at random, in each local epoch
     adaptation_rounds: int = setting(COUNT, default=20)  # for jobs that start from a network that already segments
 
 

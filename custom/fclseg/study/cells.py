@@ -15,7 +15,7 @@ from typing import Any
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ENCODER, NETWORK, SHIPPED, get_row
+from fclseg.federation.exchange import ENCODER, MODEL, NETWORK, SHIPPED, get_row
 from fclseg.presets import SETTINGS, Preset, get_preset
 from fclseg.presets.settings import EARLIER_NAMES
 from fclseg.resources import shipped_model
@@ -47,15 +47,16 @@ LATER_SETTINGS = (
     "pretraining.phantom_patients",
     "pretraining.bank_views",
     "pretraining.bfloat16",
+    "pretraining.epoch_share",
     "finetuning.refined",
     "finetuning.start_share",
 )
 """Settings that are newer than stored results. A key lists them only if they differ from the preset's own value. If you
 change that value in a preset, increase ``RECIPE``."""
 
-REDEFINED = {"fedca": "phantom of version 0.2"}
+REDEFINED = dict.fromkeys(("fedca", "phantom"), "phantom with a closing apex")
 """Jobs whose results changed since recipe 2, and what changed. Their keys list it, so that only their stored
-results are stale. FedCA's public images are phantoms."""
+results are stale. FedCA's public images are phantoms. Jobs that start from the shipped weights list those weights."""
 
 NOT_IN_KEYS = (
     "pretraining.adaptation_rounds",
@@ -97,6 +98,7 @@ class Dataset:
     anatomy: Anatomy
     splits: Path
     fingerprint: str
+    note: str = ""  # what is special about the split, for people
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,19 @@ class Pretraining:
             identity["redefined"] = REDEFINED[self.job]
         if self.fold is not None:
             identity["unseen fold"] = self.fold
-        if get_row(self.job).start:
+        if self.start:
             identity["start"] = shipped_fingerprint(self.data.anatomy.bundle)
         return content_key({"kind": "pretraining"} | identity | self.options.identity())
+
+    @property
+    def start(self) -> str | None:
+        """The network that it starts from: that of the options or of the job's row."""
+        return self.options.start or get_row(self.job).start
+
+    @property
+    def hands_over(self) -> str:
+        """What fine-tuning starts from. What a method does not train stays that of a network that segments."""
+        return MODEL if self.start else get_row(self.job).hands_over
 
     @property
     def name(self) -> str:
@@ -140,7 +152,8 @@ class Pretraining:
 
     def describe(self) -> str:
         fold = "" if self.fold is None else f"without fold {self.fold}"
-        return f"pre-training {self.job} ({', '.join(filter(None, (f'seed {self.seed}', fold, str(self.options))))})"
+        details = (f"seed {self.seed}", fold, self.data.note, str(self.options))
+        return f"pre-training {self.job} ({', '.join(filter(None, details))})"
 
 
 @dataclass(frozen=True)
@@ -158,8 +171,7 @@ class Finetuning:
     data: Dataset
     pretraining: Pretraining | None
 
-    # Also federated ones: they are short, and one can train while another starts or ends its processes.
-    exclusive = False
+    exclusive = False  # one process with one computing thread, also if it is federated
 
     @property
     def whole_network(self) -> bool:
@@ -168,7 +180,7 @@ class Finetuning:
             return False
         if self.pretraining is None:
             return self.job == SHIPPED
-        return get_row(self.pretraining.job).hands_over != ENCODER
+        return self.pretraining.hands_over != ENCODER
 
     @property
     def kind(self) -> str:

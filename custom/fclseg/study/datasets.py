@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fclseg.anatomy.folders import read_folder
@@ -17,6 +18,7 @@ from fclseg.study.cells import Dataset
 FOLDS = 5
 FEWEST_FOLDS = 2
 HEAD_BYTES = 1 << 16
+POOLED_NOTE = "all data in one place"
 
 
 def fingerprint(volumes: Sequence[Volume], root: Path, splits: Splits) -> str:
@@ -60,6 +62,13 @@ def prepare_dataset(
     # A plain folder without labels.json has the default labels, as in the bundle.
     anatomy = found if found.structures else ANATOMIES[DEFAULT]
     return Dataset(root, anatomy, Path(splits).absolute(), fingerprint(volumes, root, split))
+
+
+def pooled_dataset(data: Dataset, out: Path) -> Dataset:
+    """The same images with all patients at one site."""
+    path = out / "splits" / f"{data.splits.stem}-pooled.json"
+    Splits.load(data.splits).pooled().save(path)
+    return replace(prepare_dataset(data.root, out, sites=1, splits=path), note=POOLED_NOTE)
 
 
 def _kept_split(

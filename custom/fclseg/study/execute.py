@@ -17,10 +17,12 @@ from fclseg.finetune.dataset import open_labelled
 from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
 from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
+from fclseg.flare.runs.run_folder import GLOBAL
 from fclseg.networks.model_file import load_model
 from fclseg.resources import shipped_model
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FROZEN, Cell, Finetuning, Pretraining
+from fclseg.study.federated_finetuning import finetune_federated
 from fclseg.study.shown_slice import shown_slice
 
 
@@ -37,9 +39,7 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         losses: list[float] = []
         evaluator, evaluation = untrained(cell, starts_of(cell, cache), splits)
     elif cell.protocol == "federated":
-        from fclseg.study.federated import finetune_federated
-
-        evaluator, losses = finetune_federated(cell, cache, start_of(cell, cache), chosen)
+        evaluator, losses = finetune_federated(cell, start_of(cell, cache), chosen)
         evaluation = evaluator.run()
     else:
         result = finetune_here(cell, start_of(cell, cache), chosen)
@@ -54,10 +54,6 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         "losses": [round(loss, 5) for loss in losses],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-
-
-GLOBAL = ""
-"""The name under which the start of all sites is listed, if they share one."""
 
 
 def starts_of(cell: Finetuning, cache: Cache) -> dict[str, Path]:

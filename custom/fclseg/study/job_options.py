@@ -6,18 +6,19 @@ existing results. Nothing here imports NVFlare unless there is a filter.
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from inspect import Parameter, signature
 from typing import Any
 
 from fclseg.errors import FCLSegError
+from fclseg.federation.exchange import SHIPPED, Row
 from fclseg.flare.settings import RunSettings
 
 FILTERS = "fclseg.flare.filters"
 """The package that filters must come from: people copy command lines, and a copied one must not run foreign code."""
 
 OWN_SETTINGS = (
-    "job", "preset", "changes", "rounds", "seed", "run", "min_sites", "fold", "labels", "anatomy", "encoder", "network",
+    "job", "preset", "changes", "rounds", "seed", "run", "min_sites", "fold", "labels", "anatomy", "encoder",
 )  # fmt: skip
 """Settings of a run that the study sets itself."""
 
@@ -87,10 +88,22 @@ class JobOptions:
         known = [one.name for one in fields(RunSettings) if one.name not in OWN_SETTINGS]
         if unknown := [name for name in settings if name not in known]:
             raise FCLSegError(f"--job-set cannot set '{unknown[0]}': choose from {', '.join(known)}")
+        if settings.get("network", SHIPPED) != SHIPPED:
+            # The content of another file would not be part of a cell's key.
+            raise FCLSegError(f"--job-set network can only be {SHIPPED}, the weights that come with the bundle")
         RunSettings.read({"job": "fcl", **settings}, environment={})
         for one in filters:
             one.check()
         return cls(tuple(sorted(settings.items())), tuple(filters))
+
+    @property
+    def start(self) -> str | None:
+        """The network that the pre-trainings start from, if it is not their own choice."""
+        return dict(self.settings).get("network")
+
+    def without_own(self, row: Row) -> "JobOptions":
+        """The options without what the row's job does anyway."""
+        return replace(self, settings=tuple(one for one in self.settings if one != ("network", row.start)))
 
     def __bool__(self) -> bool:
         return bool(self.settings or self.filters)
@@ -104,9 +117,11 @@ class JobOptions:
         return {name: value for name, value in found.items() if value}
 
     def __str__(self) -> str:
-        """For titles: ``fraction=0.5, ClipAndNoise(clip=1, sigma=0.1)``."""
-        settings = [f"{name}={value}" for name, value in self.settings if name not in WAITING_TIMES]
-        return ", ".join([*settings, *map(str, self.filters)])
+        """For titles: ``from shipped weights, fraction=0.5, ClipAndNoise(clip=1, sigma=0.1)``."""
+        hidden = (*WAITING_TIMES, "network")
+        start = [f"from {self.start} weights"] if self.start else []
+        settings = [f"{name}={value}" for name, value in self.settings if name not in hidden]
+        return ", ".join([*start, *settings, *map(str, self.filters)])
 
     def document(self) -> dict[str, Any]:
         """The options as plain values, for the report."""

@@ -25,6 +25,7 @@ class Request:
     target: Dataset
     baseline: str | None
     unseen: bool = False  # one pre-training per fold, without its held-out patients
+    pooled: Dataset | None = None  # ``data`` with all patients at one site, for rows that are pre-trained there
 
     def __post_init__(self) -> None:
         splits = Splits.load(self.target.splits)
@@ -90,7 +91,9 @@ def plan(request: Request) -> list[Planned]:
 def _segments(request: Request, row: TableRow) -> bool:
     """Whether its pre-training gives a network that already segments the structures of the target."""
     same = request.data.anatomy.structures == request.target.anatomy.structures
-    return same and (row.job == SHIPPED or (row.job != RANDOM and get_row(row.job).hands_over == MODEL))
+    if row.job in (RANDOM, SHIPPED):
+        return same and row.job == SHIPPED
+    return same and (row.options.start is not None or get_row(row.job).hands_over == MODEL)
 
 
 def _finetuned_with(request: Request, row: TableRow, labels: int) -> Preset:
@@ -125,5 +128,10 @@ def _cells(
     if row.job in (RANDOM, SHIPPED):
         return [cell]
     preset = row.preset.changed(row.preset.adaptation()) if get_row(row.job).start else row.preset
-    first = Pretraining(row.job, 0, preset, request.data, row.options, fold if request.unseen else None)
+    data = request.data
+    if row.pooled and request.pooled is not None:
+        # As many steps as one site takes in the federation, so that both networks are trained equally long.
+        share = 1 / len(Splits.load(request.data.splits).sites)
+        data, preset = request.pooled, preset.changed({"pretraining.epoch_share": share})
+    first = Pretraining(row.job, 0, preset, data, row.options, fold if request.unseen else None)
     return [replace(cell, pretraining=replace(first, seed=number)) for number in range(request.pretrain_seeds)]

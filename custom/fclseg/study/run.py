@@ -11,7 +11,7 @@ from fclseg.errors import FCLSegError
 from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import RANDOM, Dataset
-from fclseg.study.datasets import phantom_dataset, prepare_dataset
+from fclseg.study.datasets import phantom_dataset, pooled_dataset, prepare_dataset
 from fclseg.study.export import MODES, comparison_table, dice_table, markdown, write_exports
 from fclseg.study.job_options import FilterSpec, JobOptions
 from fclseg.study.plan import Planned, Request, plan
@@ -34,6 +34,7 @@ class Options:
     job_settings: dict[str, Any] = field(default_factory=dict)  # settings of the pre-training jobs
     filters: tuple[FilterSpec, ...] = ()  # filters on what the sites send during pre-training
     also_plain: bool = False  # also run each method without them
+    also_pooled: bool = False  # also pre-train each method with all data in one place
     labels: tuple[int, ...] = (1, 2, 4, 8)
     folds: int | None = None  # None: all folds of the split
     seeds: int = 1
@@ -55,7 +56,8 @@ def run_study(options: Options) -> int:
     table = TABLES[options.table]
     preset = get_preset(options.preset, **options.changes)
     added = JobOptions.make(options.job_settings, options.filters)
-    rows = table_rows(table, choose_methods(table, options.methods), preset, added, options.also_plain)
+    methods = choose_methods(table, options.methods)
+    rows = table_rows(table, methods, preset, added, options.also_plain, options.also_pooled)
     out = options.out.absolute()
     failures: Sequence[Failure] = ()
     if table.protocol is None:
@@ -116,6 +118,7 @@ def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: 
         data=data,
         target=target,
         baseline=baseline,
+        pooled=pooled_dataset(data, out) if any(row.pooled for row in rows) else None,
     )
 
 

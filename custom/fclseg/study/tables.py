@@ -129,6 +129,7 @@ class TableRow:
     job: str  # the pre-training job; ``random`` for none
     preset: Preset
     options: JobOptions = PLAIN
+    pooled: bool = False  # pre-trained with all data in one place
 
 
 NOT_PRETRAINED = {RANDOM: "Random init", SHIPPED: "Shipped weights"}
@@ -152,20 +153,35 @@ def choose_methods(table: Table, wanted: str | None) -> tuple[str, ...]:
 
 
 def table_rows(
-    table: Table, methods: tuple[str, ...], preset: Preset, options: JobOptions = PLAIN, plain: bool = True
+    table: Table,
+    methods: tuple[str, ...],
+    preset: Preset,
+    options: JobOptions = PLAIN,
+    plain: bool = True,
+    pooled: bool = False,
 ) -> list[TableRow]:
     """The lines of a table: one per method, or one per learning rate. With ``options`` each pre-trained method has a
-    line with them and, if ``plain`` is true, a line without them before it."""
-    if options and not table.pretrains:
-        raise FCLSegError(f"the table {table.name} has no pre-training: leave out --job-set and --filter")
+    line with them and, if ``plain`` is true, a line without them before it. With ``pooled`` each line whose sites share
+    a network is followed by one with all data in one place."""
+    if (options or pooled) and not table.pretrains:
+        raise FCLSegError(
+            f"the table {table.name} has no pre-training: leave out --job-set, --filter and --also-pooled"
+        )
     rows = []
     for method in methods:
         for row in _method_rows(table, method, preset):
-            if not options or plain or method in NOT_PRETRAINED:
+            added = PLAIN if method in NOT_PRETRAINED else options.without_own(ROWS[method])
+            if not added or plain:
                 rows.append(row)
-            if options and method not in NOT_PRETRAINED:
-                rows.append(replace(row, key=f"{row.key}@{options}", title=f"{row.title}, {options}", options=options))
-    return rows
+            if added:
+                rows.append(replace(row, key=f"{row.key}@{added}", title=f"{row.title}, {added}", options=added))
+    return [one for row in rows for one in (row, *_pooled_row(row, pooled))]
+
+
+def _pooled_row(row: TableRow, wanted: bool) -> list[TableRow]:
+    if not wanted or row.job in NOT_PRETRAINED or not ROWS[row.job].shares_online:
+        return []
+    return [replace(row, key=f"{row.key}@pooled", title=f"{row.title}, all data in one place", pooled=True)]
 
 
 def _method_rows(table: Table, method: str, preset: Preset) -> list[TableRow]:

@@ -22,6 +22,8 @@ STARTS_PER_SIDE = 4
 MOVES = 3
 LAST_MOVES = 6
 MEETING_MM = 15.0
+WINDOWS_AT_ONCE = 16
+"""Limits the memory for large images."""
 
 Predict = Callable[[torch.Tensor], torch.Tensor]
 """Windows [n, 1, H, W] -> class probabilities [n, C, H, W]."""
@@ -36,15 +38,12 @@ class Heart:
 def find_heart(slices: torch.Tensor, windows: Windows, predict: Predict) -> Heart | None:
     """The heart in slices [n, X, Y] without padding. None if no window finds anything."""
     few = slices[np.unique((np.linspace(0.3, 0.7, 3) * (len(slices) - 1)).round().astype(int))]
-    places: list[tuple[Centre, float]] = []
-    for start in _starts(slices.shape[1:], windows):
-        centre, sure = start, 0.0
-        for _ in range(MOVES):
-            before = centre
-            centre, sure = move(few, centre, windows, predict)
-            if centre == before or sure == 0:
-                break
-        places.append((centre, sure))
+    places = [(start, 0.0) for start in _starts(slices.shape[1:], windows)]
+    moved: dict[Centre, tuple[Centre, float]] = {}  # windows meet, and each place is looked at once
+    for _ in range(MOVES):
+        new = list(dict.fromkeys(centre for centre, _ in places if centre not in moved))
+        moved.update(zip(new, move(few, new, windows, predict), strict=True))
+        places = [moved[centre] for centre, _ in places]
     total = sum(sure for _, sure in places)
     if total == 0:
         return None
@@ -57,7 +56,7 @@ def recentre(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Pr
     """Move the window to the centre of what is found in it until it stops moving."""
     for _ in range(LAST_MOVES):
         before = centre
-        centre, _ = move(slices, centre, windows, predict)
+        ((centre, _),) = move(slices, [centre], windows, predict)
         if max(abs(new - old) for new, old in zip(centre, before, strict=True)) <= 1:
             break
     return centre
@@ -72,15 +71,27 @@ def _starts(shape: Sequence[int], windows: Windows) -> list[Centre]:
     return [(x, y) for x in axes[0] for y in axes[1]]
 
 
-def move(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Predict) -> tuple[Centre, float]:
-    """The centre of the largest connected component in the window, and its mean probability."""
-    probabilities = predict(windows.cut(slices, centre))
-    sure, classes = probabilities.max(dim=1)
-    piece = largest_piece(classes.numpy() > 0)
+def move(
+    slices: torch.Tensor, centres: Sequence[Centre], windows: Windows, predict: Predict
+) -> list[tuple[Centre, float]]:
+    """For each window, the centre of the largest connected component in it, and its mean probability."""
+    found = []
+    for first in range(0, len(centres), WINDOWS_AT_ONCE):
+        some = centres[first : first + WINDOWS_AT_ONCE]
+        probabilities = predict(torch.cat([windows.cut(slices, centre) for centre in some]))
+        sure, classes = (values.unflatten(0, (len(some), -1)).numpy() for values in probabilities.max(dim=1))
+        found += [_moved(*one, windows, slices.shape[1:]) for one in zip(some, sure, classes, strict=True)]
+    return found
+
+
+def _moved(
+    centre: Centre, sure: np.ndarray, classes: np.ndarray, windows: Windows, shape: Sequence[int]
+) -> tuple[Centre, float]:
+    piece = largest_piece(classes > 0)
     if not piece.any():
         return centre, 0.0
     _, x, y = ndimage.center_of_mass(piece)
-    return within(windows.voxel(centre, (x, y)), slices.shape[1:]), float(sure.numpy()[piece].mean())
+    return within(windows.voxel(centre, (x, y)), shape), float(sure[piece].mean())
 
 
 def largest_piece(mask: np.ndarray) -> np.ndarray:

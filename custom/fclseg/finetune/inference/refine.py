@@ -46,8 +46,8 @@ def _turned(planes: torch.Tensor, degrees: float, scale: float) -> torch.Tensor:
         return planes
     angle = np.deg2rad(degrees)
     cos, sin = scale * np.cos(angle), scale * np.sin(angle)
-    maps = torch.tensor([[cos, -sin, 0.0], [sin, cos, 0.0]], dtype=planes.dtype, device=planes.device)
-    grid = F.affine_grid(maps.expand(len(planes), 2, 3), list(planes.shape), align_corners=False)
+    maps = torch.tensor([[[cos, -sin, 0.0], [sin, cos, 0.0]]], dtype=planes.dtype, device=planes.device)
+    grid = F.affine_grid(maps, [1, *planes.shape[1:]], align_corners=False).expand(len(planes), -1, -1, -1)
     return F.grid_sample(planes, grid, padding_mode="border", align_corners=False)
 
 

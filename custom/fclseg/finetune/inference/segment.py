@@ -15,6 +15,7 @@ from fclseg.finetune.inference.locate import find_heart, move, recentre
 from fclseg.finetune.inference.quality import contrast_to_noise
 from fclseg.finetune.inference.refine import averaged, cleaned, keep_largest_piece
 from fclseg.finetune.inference.windows import Centre, Windows, within
+from fclseg.networks.blocks import folded
 from fclseg.networks.model_file import TrainedModel
 
 SLICES_AT_ONCE = 16
@@ -69,7 +70,7 @@ class Segmenter:
             2, roi_size=size, sw_batch_size=SLICES_AT_ONCE, overlap=0.5, mode="gaussian"
         )
         # On a CPU this layout is about a third faster than the usual one.
-        self.network = model.network.to(device).to(memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+        self.network = folded(model.network).to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.prepare = Preprocessor(model.image_size, model.spacing)
 
     def __call__(self, voxels: np.ndarray, volume: Volume, near: Centre | None = None) -> Segmentation:
@@ -128,7 +129,8 @@ class Segmenter:
         seen: list[Centre] = []
         while centre not in seen and len(seen) < MOST_MOVES:
             seen.append(centre)
-            centre, _ = move(self._near(voxels, volume, windows, centre), centre, windows, self._probabilities)
+            local = self._near(voxels, volume, windows, centre)
+            ((centre, _),) = move(local, [centre], windows, self._probabilities)
         centre = min(seen[seen.index(centre) :]) if centre in seen else centre
         return self._near(voxels, volume, windows, centre), centre
 
@@ -139,7 +141,7 @@ class Segmenter:
     def _in_window(self, slices: torch.Tensor, windows: Windows, centre: Centre, refined: bool) -> np.ndarray:
         predict = averaged(self._probabilities) if refined else self._probabilities
         probabilities = predict(windows.cut(slices, centre))
-        labels = self._label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
+        labels = self._label_map(windows.paste(probabilities, centre, slices.shape[1:]).max(dim=1).indices)
         return cavities_of_blood(labels, slices.numpy(), self.model.anatomy) if refined else labels
 
     def _label_map(self, classes: torch.Tensor) -> np.ndarray:

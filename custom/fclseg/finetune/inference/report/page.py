@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Sequence
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,13 @@ def _inline(path: Path) -> str:
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
 
 
+@cache
+def _environment() -> Environment:
+    """Compiles each template once."""
+    loader = PackageLoader("fclseg.finetune.inference.report", ".")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+
+
 def _render(template: str, provenance: Provenance, **content: Any) -> str:
-    environment = Environment(
-        loader=PackageLoader("fclseg.finetune.inference.report", "."), autoescape=True, undefined=StrictUndefined
-    )
     today = date.today().isoformat()
-    return environment.get_template(template).render(provenance=provenance, notice=NOTICE, today=today, **content)
+    return _environment().get_template(template).render(provenance=provenance, notice=NOTICE, today=today, **content)

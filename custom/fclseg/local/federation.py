@@ -1,24 +1,30 @@
 """All sites of a federation in one process, one after the other: Algorithm 1 without NVFlare.
 
 The same components are exchanged, averaged and predicted as in a run with NVFlare, from the same exchange plan. Both
-therefore end with the same encoder, bit for bit. Every site takes part in every round.
+therefore end with the same encoder, bit for bit. Every site takes part in every round, so an update that the server
+would refuse ends the run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from torch.optim import Optimizer
 
 from fclseg.data.sampler import SliceSampler
+from fclseg.errors import FCLSegError
 from fclseg.federation.averaging import WeightedMean
 from fclseg.federation.distance import DistancePredictor, distance
 from fclseg.federation.exchange import ALWAYS, DISTANCE, MEAN, NEVER, OTHERS, Flow, Row, crosses
 from fclseg.federation.ptnu import predict_target
+from fclseg.federation.robust import Protection, capped, find_outliers
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.methods.base import Method
 from fclseg.methods.training import RoundResult, cosine_lr, make_optimizer, train_round
 from fclseg.privacy.protect import Upload, protect
 from fclseg.privacy.settings import NO_PROTECTION, PrivacySettings
+
+PROTECTION = Protection()
+"""The server's default protection against single bad sites."""
 
 
 @dataclass
@@ -48,6 +54,13 @@ class LocalFederation:
         self.others: dict[str, dict[str, Arrays]] = {flow.component: {} for flow in self._flows(OTHERS)}
         self.fresh = set(self.means)  # averaged in the last round
         self.predictor = DistancePredictor()
+        self.losses: list[float] = []  # of each round, the mean over the sites
+
+    def run(self) -> Iterator[float]:
+        """All rounds; yields the loss of each."""
+        for number in range(self.settings.rounds):
+            self.round(number)
+            yield self.losses[-1]
 
     def round(self, number: int) -> dict[str, RoundResult]:
         """One round of Algorithm 1; returns what each site reports."""
@@ -56,21 +69,32 @@ class LocalFederation:
         others: dict[str, dict[str, Arrays]] = {flow.component: {} for flow in up if flow.combine == OTHERS}
         target_distance = self._target_distance(first=number == 0)
         results: dict[str, RoundResult] = {}
-        for site in self.sites:
-            received = self._receive(site, target_distance)
-            result = results[site.name] = self._train(site, number)
+        uploads: dict[str, Upload] = {}
+        for member in self.sites:
+            received = self._receive(member, target_distance)
+            results[member.name] = self._train(member, number)
             networks, features = (
-                {name: to_arrays(site.method.send(name)) for name in names} for names in (means, others)
+                {name: to_arrays(member.method.send(name)) for name in names} for names in (means, others)
             )
-            upload = protect(site, Upload(networks, features), received, self.privacy)
+            uploads[member.name] = protect(member, Upload(networks, features), received, self.privacy)
+        self._check_outliers(number, uploads, list(means))
+        weights = capped({name: result.samples for name, result in results.items()}, PROTECTION.weight_cap)
+        for site, upload in uploads.items():
             for name, mean in means.items():
-                mean.add(upload.components[name], result.samples, site.name)
+                mean.add(upload.components[name], weights[site], site)
             for name, states in others.items():
-                states[site.name] = upload.features[name]
+                states[site] = upload.features[name]
+        self.losses.append(sum(results[name].loss * n for name, n in weights.items()) / sum(weights.values()))
         self.means |= {name: mean.result() for name, mean in means.items()}
         self.others |= others
         self.fresh = set(means)
         return results
+
+    def _check_outliers(self, number: int, uploads: Mapping[str, Upload], averaged: list[str]) -> None:
+        for component in averaged:
+            sent = {site: upload.components[component] for site, upload in uploads.items()}
+            for site, outlier in find_outliers(sent, self.means[component], PROTECTION.factor).items():
+                raise FCLSegError(f"round {number}: {outlier.sentence(site, component)}")
 
     def _flows(self, combine: str) -> list[Flow]:
         return [flow for flow in self.row.flows if flow.combine == combine and flow.component != DISTANCE]
