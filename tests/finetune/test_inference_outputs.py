@@ -252,7 +252,7 @@ def test_a_second_run_takes_over_what_is_finished_and_a_changed_file_is_done_aga
         assert run() == first and (tmp_path / "out" / lost).is_file(), "a deleted file is made again"
     (tmp_path / "Info.cfg").write_text("Height: 180\nWeight: 80\n")
     run()
-    assert "Body surface area: 2.00 m²" in (tmp_path / "out" / "a_report.html").read_text(), "the body is part of the input"
+    assert "area: 2.00 m²" in (tmp_path / "out" / "a_report.html").read_text(), "the body is part of the input"
     write(path, bright_disc((60, 60, 3), zooms, (45, 45), 9.0), oblique(zooms))
     assert run() < first / 2
 
