@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fclseg.errors import FCLSegError
-from fclseg.federation.averaging import WeightedMean, two_sum
+from fclseg.federation.averaging import BLOCK, WeightedMean, add_exactly
 
 
 def mean_of(states, weights, order=None, **options):
@@ -65,12 +65,35 @@ def test_equal_networks_average_to_themselves_bit_for_bit():
     assert mean_of([state] * 7, [3, 10, 7, 1, 999, 12345, 2])["w"].tobytes() == state["w"].tobytes()
 
 
-def test_two_sum_loses_nothing():
+def test_an_exact_addition_loses_nothing():
     rng = np.random.default_rng(0)
-    a, b = rng.standard_normal(500) * 10.0 ** rng.integers(-12, 12, (2, 500))
-    s, e = two_sum(a, b)
-    for x, y, total, error in zip(a, b, s, e, strict=True):
-        assert Fraction(x) + Fraction(y) == Fraction(total) + Fraction(error)
+    a, b, before = rng.standard_normal((3, 500)) * 10.0 ** rng.integers(-12, 12, (3, 500))
+    total, error = a.copy(), np.zeros(500)
+    add_exactly(total, error, b.copy(), np.empty(500), np.empty(500))
+    for x, y, rounded, lost in zip(a, b, total, error, strict=True):
+        assert Fraction(x) + Fraction(y) == Fraction(rounded) + Fraction(lost)
+    errors = before.copy()
+    add_exactly(a.copy(), errors, b.copy(), np.empty(500), np.empty(500))
+    np.testing.assert_array_equal(errors, before + error)
+
+
+def test_tensors_of_all_sizes_and_kinds_keep_their_places():
+    """Against a mean of each number by itself; the second tensor is longer than a block."""
+    rng = np.random.default_rng(4)
+    shapes = {"a": (3, 2), "long": (2 * BLOCK + 5,), "scalar": (), "none": (0, 4), "b": (7,)}
+    states = []
+    for _ in range(3):
+        state = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        state = {name: state[name] for name in ("a", "long")} | {"n": rng.integers(0, 50, (), np.int64)} | state
+        state["half"] = rng.standard_normal(4).astype(np.float16)
+        states.append(state)
+    weights = [3, 10, 4]
+    result = mean_of(states, weights)
+    assert list(result) == list(states[0])
+    for name, array in result.items():
+        assert (array.shape, array.dtype) == (states[0][name].shape, states[0][name].dtype)
+        exact = sum(state[name].astype(np.longdouble) * n for state, n in zip(states, weights, strict=True)) / 17
+        np.testing.assert_array_equal(array, np.round(exact) if name == "n" else exact.astype(array.dtype))
 
 
 def test_counters_become_the_rounded_mean():
@@ -85,7 +108,7 @@ def test_memory_does_not_grow_with_the_number_of_sites():
     sizes = set()
     for _ in range(20):
         mean.add(state, 5)
-        sizes.add(sum(array.nbytes for held in (mean._sums, mean._errors) for array in held.values()))
+        sizes.add(mean._sums.nbytes + mean._errors.nbytes)
     assert sizes == {2 * 8 * 1000}
 
 

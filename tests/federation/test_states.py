@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from fclseg.errors import FCLSegError
-from fclseg.federation.states import check_state, parameter_names, to_arrays, to_tensors
+from fclseg.federation.states import check_state, is_finite, parameter_names, to_arrays, to_tensors
 
 
 @pytest.fixture
@@ -57,3 +57,14 @@ def test_a_bad_component_is_refused_by_name(network, damage, message):
     damage(state)
     with pytest.raises(FCLSegError, match=message):
         check_state(state, like, "site-3", "online")
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_large_numbers_are_finite_and_a_single_other_one_is_noticed(dtype):
+    large = np.full((7, 50), np.finfo(dtype).max, dtype)
+    assert is_finite(large) and is_finite(-large) and is_finite(large[:0]) and is_finite(large.T)
+    for value in (np.nan, np.inf, -np.inf):
+        for place in ((0, 0), (3, 17), (6, 49)):
+            damaged = np.linspace(-1, 1, 350, dtype=dtype).reshape(7, 50)
+            damaged[place] = value
+            assert not is_finite(damaged) and not is_finite(damaged.T)

@@ -5,7 +5,8 @@ is exact in float64 (n_c is a whole number of samples, x a float32), and each su
 float64 that carries the rounding error along (Knuth's TwoSum). The pair represents the sum exactly unless the values of
 one weight at different sites are more than about twelve orders of magnitude apart.
 
-Numbers are added in place and in blocks that stay in the processor's cache, because memory access is the bottleneck.
+All floats of a component are one flat vector, so that the many small tensors of a network cost no time of their own.
+They are added in place and in blocks that stay in the processor's cache, because memory access is the bottleneck.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,8 +34,8 @@ class WeightedMean:
         self.component = component
         self.total_weight = 0
         self._like: Mapping[str, np.ndarray] = like or {}
-        self._sums: Arrays = {}  # flat: float64, or int64 for counters
-        self._errors: Arrays = {}
+        self._sums = self._errors = np.empty(0)  # of all floats
+        self._counters: Arrays = {}
 
     def add(self, state: Mapping[str, np.ndarray], weight: int, site: str = "") -> None:
         """Add one site's component with its number of samples. A refused component leaves the mean unchanged."""
@@ -42,46 +43,52 @@ class WeightedMean:
         if not self._like:
             self._like = {name: np.empty_like(array) for name, array in state.items()}
         check_state(state, self._like, site, self.component)
-        if not self._sums:  # allocate all memory first, so that nothing can fail once a number has been added
-            self._sums = {name: np.zeros(like.size, _kind_of_sum(like)) for name, like in self._like.items()}
-            self._errors = {name: np.zeros_like(total) for name, total in self._sums.items() if total.dtype.kind == "f"}
-        for name in self._like:
-            self._add(name, state[name].reshape(-1), weight)
+        # Allocate all memory first, so that nothing can fail once a number has been added.
+        floats = np.concatenate([np.empty(0, np.float32), *(state[name].reshape(-1) for name in self._floats)])
+        counts = {name: array.astype(np.int64) for name, array in state.items() if name not in self._floats}
+        first, work = not self.total_weight, np.empty((3, BLOCK))
+        if first:
+            self._sums, self._errors = np.empty(floats.size), np.zeros(floats.size)
+            self._counters = {name: np.zeros_like(count) for name, count in counts.items()}
+        for part in _blocks(floats.size):
+            term, *free = work[:, : part.stop - part.start]
+            term = self._sums[part] if first else term
+            term[:] = floats[part]
+            term *= weight
+            if not first:
+                add_exactly(self._sums[part], self._errors[part], term, *free)
+        for name, count in counts.items():
+            self._counters[name] += count * weight
         self.total_weight += weight
 
     def result(self) -> Arrays:
         """The mean in the dtype of the contributions, rounded once."""
         if not self.total_weight:
             raise FCLSegError(f"no site sent component '{self.component}': there is nothing to average")
-        return {name: self._mean(name) for name in self._like}
+        kinds = {self._like[name].dtype for name in self._floats}
+        floats = np.empty(self._sums.size, kinds.pop() if len(kinds) == 1 else np.float64)
+        for part in _blocks(floats.size):
+            exact = self._sums[part] + self._errors[part]
+            floats[part] = np.divide(exact, self.total_weight, out=exact)
+        flat = {name: self._rounded(count) for name, count in self._counters.items()}
+        start = 0
+        for name in self._floats:
+            start, begin = start + self._like[name].size, start
+            flat[name] = floats[begin:start]
+        return {
+            name: flat[name].astype(like.dtype, copy=False).reshape(like.shape) for name, like in self._like.items()
+        }
 
-    def _add(self, name: str, array: np.ndarray, weight: int) -> None:
-        """Add one flat contribution to a tensor's sum and rounding error."""
-        if name not in self._errors:
-            self._sums[name] += array.astype(np.int64) * weight
-            return
-        for part in _blocks(array.size):
-            total, error = two_sum(self._sums[name][part], array[part].astype(np.float64) * weight)
-            self._sums[name][part] = total
-            self._errors[name][part] += error
+    @property
+    def _floats(self) -> list[str]:
+        return [name for name, like in self._like.items() if like.dtype.kind == "f"]
 
-    def _mean(self, name: str) -> np.ndarray:
-        like, total = self._like[name], self.total_weight
-        if name not in self._errors:
-            mean = (2 * self._sums[name] + total) // (2 * total)
-        else:
-            mean = np.empty(like.size, like.dtype)
-            for part in _blocks(like.size):
-                mean[part] = (self._sums[name][part] + self._errors[name][part]) / total
-        return mean.astype(like.dtype, copy=False).reshape(like.shape)
-
-
-def _kind_of_sum(array: np.ndarray) -> type:
-    return np.int64 if np.issubdtype(array.dtype, np.integer) else np.float64
+    def _rounded(self, count: np.ndarray) -> np.ndarray:
+        return (2 * count + self.total_weight) // (2 * self.total_weight)
 
 
 def _blocks(size: int) -> Iterator[slice]:
-    return (slice(start, start + BLOCK) for start in range(0, size, BLOCK))
+    return (slice(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK))
 
 
 def check_samples(count: object, site: str = "") -> int:
@@ -91,8 +98,17 @@ def check_samples(count: object, site: str = "") -> int:
     return count
 
 
-def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(s, e) with s = a + b rounded and e its rounding error, so that s + e = a + b exactly (Knuth)."""
-    s = a + b
-    b_rounded = s - a
-    return s, (a - (s - b_rounded)) + (b - b_rounded)
+def add_exactly(
+    total: np.ndarray, error: np.ndarray, term: np.ndarray, work: np.ndarray, more_work: np.ndarray
+) -> None:
+    """Add ``term`` to ``total``, and the rounding error of this addition to ``error`` (Knuth's TwoSum), in place.
+
+    The last three arrays are overwritten.
+    """
+    rounded = np.add(total, term, out=work)
+    added = np.subtract(rounded, total, out=more_work)  # what arrived of the term
+    term -= added
+    total -= np.subtract(rounded, added, out=more_work)  # what was lost of the total
+    term += total
+    error += term
+    total[:] = rounded
