@@ -7,8 +7,11 @@ import sys
 import time
 
 import pytest
+from nvflare.apis.fl_context import FLContext
 from nvflare.utils.job_launcher_utils import add_custom_dir_to_path
 
+from fclseg.flare import fast_simulator
+from fclseg.flare.controller import RoundController
 from fclseg.flare.fast_simulator import SiteStarter, StartedSite
 
 pytestmark = pytest.mark.timeout(300)  # a separate process that imports PyTorch, on a machine that may be busy
@@ -97,6 +100,20 @@ def test_sites_start_without_the_starter_if_it_has_died(starter, tmp_path):
     assert isinstance(site, subprocess.Popen)
     assert site.wait(120) == 3
     other.close()
+
+
+def test_a_run_that_is_over_waits_for_no_site(starter, tmp_path, monkeypatch):
+    """A site that was left out may train for hours, and the simulator would wait for it."""
+    monkeypatch.setattr(fast_simulator, "END_SECONDS", 1.0)
+    monkeypatch.setattr(fast_simulator, "STARTERS", [starter])
+    busy, quick = start(starter, tmp_path / "busy", seconds=1000), start(starter, tmp_path / "quick", code=3)
+    written(tmp_path / "busy")
+    assert quick.wait(120) == 3 and busy.poll() is None
+    controller = RoundController({"job": "fclopt_dp"})
+    monkeypatch.setattr(controller, "cancel_all_tasks", lambda: None)
+    controller.stop_controller(FLContext())
+    assert busy.poll() is None, "it gets some time to end by itself"
+    assert busy.wait(60) == -signal.SIGKILL and quick.poll() == 3
 
 
 def test_real_parties_start_no_starter(monkeypatch):

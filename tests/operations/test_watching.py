@@ -111,17 +111,20 @@ def test_the_page_is_served_on_this_machine_only_and_escapes_names(run):
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
 
-def test_a_curve_spans_the_picture():
-    assert 'points="8.0,8.0 320.0,192.0 632.0,100.0"' in curve([3.0, 1.0, 2.0])
-    assert curve([]) == "<p>no round has finished yet</p>"
-    assert 'points="8.0,8.0"' in curve([4.0])
+def test_a_curve_spans_the_picture_and_marks_rounds_with_a_fault():
+    shown = curve([3.0, 1.0, 2.0], [False, True, False])
+    assert 'points="56.0,8.0 344.0,178.0 632.0,93.0"' in shown
+    assert shown.count("<circle") == 1 and '<circle cx="344.0" cy="178.0"' in shown
+    assert ">3</text>" in shown and ">1</text>" in shown and ">round 1</text>" in shown
+    assert curve([], []) == "<p>no round has finished yet</p>"
+    assert 'points="56.0,8.0"' in curve([4.0], [False])
 
 
 def test_a_page_before_the_first_round(tmp_path):
     folder = RunFolder(tmp_path / "new")
     folder.open({"settings": SETTINGS}, fresh=False)
     (folder.path / "rounds.jsonl").touch()
-    assert "round 0 of 5" in render(read_run(folder.path)) and "<li>none</li>" in render(read_run(folder.path))
+    assert "<dd>0 of 5</dd>" in render(read_run(folder.path)) and "<li>none</li>" in render(read_run(folder.path))
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (120, "2 min"), (7300, "2 h"), (200000, "2 d")])

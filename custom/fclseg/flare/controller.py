@@ -22,7 +22,7 @@ from fclseg import __version__
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError, PassingError
 from fclseg.flare.attendance import Attendance
-from fclseg.flare.fast_simulator import speed_up_simulator
+from fclseg.flare.fast_simulator import end_simulation, speed_up_simulator
 from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
 from fclseg.flare.messages import NEEDS_WHOLE, REASON, Message
 from fclseg.flare.meter import Meter
@@ -63,6 +63,7 @@ class RoundController(Controller):
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
         self.cancel_all_tasks()
+        end_simulation()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         super().handle_event(event_type, fl_ctx)

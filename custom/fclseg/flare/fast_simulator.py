@@ -1,9 +1,14 @@
-"""Removes the waiting from NVFlare's simulator: sites start from a prepared process, and nothing sleeps for a second.
+"""Removes the waiting from NVFlare's simulator: sites start from a prepared process, nothing sleeps for a second, and
+a finished run waits for no site.
 
 NVFlare 2.9.0 sleeps for a second before each task, looks once per second whether the site's process is ready, and
 starts a new interpreter for each task if it has fewer threads than sites. Neither a job nor an option of the command
 changes that, so the server's part of a job replaces these three points in its own process. What the sites do is
 unchanged.
+
+When a run is over, the simulator waits until each site has heard of it: until a site that was left out has finished its
+task, or until a process that was just started is ready, which can take minutes on a busy machine. Nobody uses what they
+do, so they get ``END_SECONDS``.
 """
 
 import multiprocessing
@@ -12,11 +17,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 from nvflare.private.fed.app.simulator import simulator_runner
 
@@ -24,6 +31,8 @@ from fclseg.flare import site_starter
 from fclseg.flare.site_starter import Request
 
 SHORT_SECONDS = 0.02
+END_SECONDS = 30.0
+"""What the sites get to end by themselves when the run is over."""
 
 
 class StartedSite:
@@ -84,10 +93,17 @@ class SiteStarter:
         with theirs:
             command = [sys.executable, "-m", site_starter.__name__, str(theirs.fileno())]
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+        self._sites: WeakSet[StartedSite | subprocess.Popen] = WeakSet()  # those that the simulator still looks at
 
     def start(self, arguments: list[str], env: dict[str, str], **_: Any) -> StartedSite | subprocess.Popen:
         """Start ``python -m MODULE ...`` in place of ``subprocess.Popen``. NVFlare's options (a new session) are always
-        the same.
+        the same."""
+        site = self._start(arguments, env)
+        self._sites.add(site)
+        return site
+
+    def _start(self, arguments: list[str], env: dict[str, str]) -> StartedSite | subprocess.Popen:
+        """A copy of the prepared process, or a new interpreter.
 
         A job with code of its own gets a new interpreter, because that code may replace what is already imported. So
         does every site if the starter has died.
@@ -105,6 +121,16 @@ class SiteStarter:
             except (OSError, EOFError):
                 ours.close()
         return subprocess.Popen(arguments, env=env, start_new_session=True)
+
+    def run_ended(self) -> None:
+        """Kill the sites that are still there after ``END_SECONDS``, unless the simulator has ended by then."""
+        timer = threading.Timer(END_SECONDS, self._kill_sites)
+        timer.daemon = True
+        timer.start()
+
+    def _kill_sites(self) -> None:
+        for site in list(self._sites):
+            site.kill()
 
     def close(self) -> None:
         """End the starter. The sites that it started go on."""
@@ -124,11 +150,23 @@ def in_simulator() -> bool:
     return isinstance(getattr(target, "__self__", None), simulator_runner.SimulatorRunner)
 
 
+STARTERS: list[SiteStarter] = []
+"""The one of this process, if it is the simulator's server."""
+
+
+def end_simulation() -> None:
+    """Called when the run is over. Does nothing outside the simulator."""
+    for starter in STARTERS:
+        starter.run_ended()
+
+
 def speed_up_simulator() -> None:
     """Called in the server's process of a job. Does nothing outside the simulator."""
     if not in_simulator() or sys.platform != "linux":
         return
+    starter = SiteStarter()
+    STARTERS.append(starter)
     vars(simulator_runner).update(
-        subprocess=SimpleNamespace(Popen=SiteStarter().start, TimeoutExpired=subprocess.TimeoutExpired),
+        subprocess=SimpleNamespace(Popen=starter.start, TimeoutExpired=subprocess.TimeoutExpired),
         time=SimpleNamespace(time=time.time, sleep=lambda seconds: time.sleep(min(seconds, SHORT_SECONDS))),
     )

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from fclseg.flare.runs.overview import RunOverview, age
+from fclseg.flare.runs.overview import FAILED, STOPPED, RunOverview, age
 
 REFRESH_SECONDS = 5
-WIDTH, HEIGHT, MARGIN = 640, 200, 8
+WIDTH, HEIGHT, LEFT, MARGIN, BELOW = 640, 200, 56, 8, 22
+"""Of a chart; its numbers stand to the left of it and below it."""
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
@@ -17,48 +18,58 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 STYLE = """
+:root { color-scheme: light dark; --line: #8884; --curve: #1f6feb; --fault: light-dark(#b00020, #ff7b8a); }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 46rem; padding: 0 1rem; }
-table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .25rem .6rem; }
-tr + tr { border-top: 1px solid #ddd; } .fault { color: #b00020; } svg { width: 100%; height: auto; }
+h2 { font-size: 1.1rem; margin: 1.6rem 0 .4rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; }
+dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; } h1 span { font-size: 1rem; font-weight: normal; }
+table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .25rem .6rem .25rem 0; }
+tr + tr { border-top: 1px solid var(--line); } .fault { color: var(--fault); } svg { width: 100%; height: auto; }
+svg text { font-size: 12px; fill: currentColor; opacity: .7; } svg line { stroke: var(--line); }
+polyline { fill: none; stroke: var(--curve); stroke-width: 2; } circle { fill: var(--fault); }
 """
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><meta http-equiv="refresh" content="{refresh}">
 <meta name="viewport" content="width=device-width"><style>{style}</style></head>
-<body><h1>{title}</h1><p id="state">{state}</p>
+<body><h1>{title} <span{alarm}>{state}</span></h1><dl id="state">{facts}</dl>
 <h2>Sites</h2>
 <table id="sites"><tr><th>site</th><th>round</th><th>loss</th><th>seconds</th><th>MB</th><th>state</th></tr>
 {sites}</table>
+<h2>Faults</h2><ul id="faults">{faults}</ul>
 <h2>Loss</h2>{loss}
-<h2>Megabytes per round</h2>{traffic}
-<h2>Faults</h2><ul id="faults">{faults}</ul></body></html>
+<h2>Megabytes per round</h2>{traffic}</body></html>
 """
+FAULT = ' class="fault"'
 
 
 def render(run: RunOverview, now: float | None = None) -> str:
     """The whole page. Every name in it is escaped, because sites and runs choose their own names."""
-    rounds = f"round {len(run.records)} of {run.rounds}" if run.rounds else f"round {len(run.records)}"
-    parts = [run.state, f"{run.job}, preset {run.preset}", rounds, f"{run.bytes / 1e6:.1f} MB"]
-    parts += [f"last round {age((now or time.time()) - run.seen)} ago", f"version {run.version or 'unknown'}"]
-    parts += [str(run.result or run.reason)] if run.result or run.reason else []
+    rounds = f"{len(run.records)} of {run.rounds}" if run.rounds else f"{len(run.records)}"
+    facts = {"job": f"{run.job}, preset {run.preset}", "rounds": rounds, "sent": f"{run.bytes / 1e6:.1f} MB"}
+    facts |= {"last round": f"{age((now or time.time()) - run.seen)} ago", "version": run.version or "unknown"}
+    facts |= {"result": str(run.result)} if run.result else {}
+    facts |= {"reason": run.reason} if run.reason and not run.result else {}
     rows = [
         (s.name, s.round_number, _number(s.loss, 4), _number(s.seconds, 1), _number(s.bytes / 1e6, 1), s.status)
         for s in run.sites
     ]
+    late = [any(one["status"] != "ok" for one in record["sites"].values()) for record in run.records]
     return PAGE.format(
         title=html.escape(f"Run {run.name}"),
         refresh=REFRESH_SECONDS,
         style=STYLE,
-        state=html.escape("; ".join(parts)),
+        alarm=FAULT if run.state in (FAILED, STOPPED) else "",
+        state=run.state,
+        facts="".join(f"<dt>{name}</dt><dd>{html.escape(fact)}</dd>" for name, fact in facts.items()),
         sites="\n".join(_row(row, fault=row[-1] != "ok") for row in rows),
-        loss=curve([record["loss"] for record in run.records]),
-        traffic=curve([_megabytes(record) for record in run.records]),
-        faults="".join(f'<li class="fault">{html.escape(fault)}</li>' for fault in run.faults) or "<li>none</li>",
+        loss=curve([record["loss"] for record in run.records], late),
+        traffic=curve([_megabytes(record) for record in run.records], late),
+        faults="".join(f"<li{FAULT}>{html.escape(fault)}</li>" for fault in run.faults) or "<li>none</li>",
     )
 
 
 def _row(cells: Sequence[object], fault: bool) -> str:
-    kind = ' class="fault"' if fault else ""
-    return f"<tr{kind}>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>"
+    return f"<tr{FAULT * fault}>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>"
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -69,21 +80,24 @@ def _megabytes(record: dict[str, Any]) -> float:
     return sum(part.get("wire", 0) for site in record.get("bytes", {}).values() for part in site.values()) / 1e6
 
 
-def curve(values: Sequence[float]) -> str:
-    """A line over the rounds as SVG, with its minimum and maximum."""
+def curve(values: Sequence[float], faults: Sequence[bool]) -> str:
+    """A line over the rounds as SVG, with its minimum and maximum, and a dot at each round in which a site failed."""
     if not values:
         return "<p>no round has finished yet</p>"
     low, high = min(values), max(values)
-    across = (WIDTH - 2 * MARGIN) / max(1, len(values) - 1)
-    down = (HEIGHT - 2 * MARGIN) / ((high - low) or 1)
-    points = " ".join(
-        f"{MARGIN + across * index:.1f},{MARGIN + down * (high - value):.1f}" for index, value in enumerate(values)
-    )
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><title>{len(values)} rounds, {low:.4g} to {high:.4g}</title>'
-        f'<polyline fill="none" stroke="#1f6feb" stroke-width="2" points="{points}"/>'
-        f'<text x="{MARGIN}" y="{HEIGHT - 2}" font-size="12">{low:.4g} to {high:.4g}, now {values[-1]:.4g}</text></svg>'
-    )
+    right, bottom = WIDTH - MARGIN, HEIGHT - BELOW
+    across = (right - LEFT) / max(1, len(values) - 1)
+    down = (bottom - MARGIN) / ((high - low) or 1)
+    points = [(f"{LEFT + across * n:.1f}", f"{MARGIN + down * (high - value):.1f}") for n, value in enumerate(values)]
+    parts = [f"<title>{len(values)} rounds, {low:.4g} to {high:.4g}, now {values[-1]:.4g}</title>"]
+    for y, value in {bottom: low, MARGIN: high}.items():
+        parts.append(f'<line x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{value:.4g}</text>')
+    parts.append(f'<text x="{LEFT}" y="{HEIGHT - 4}">round 1</text>')
+    parts.append(f'<text x="{right}" y="{HEIGHT - 4}" text-anchor="end">{len(values)}</text>')
+    parts.append(f'<polyline points="{" ".join(map(",".join, points))}"/>')
+    parts += [f'<circle cx="{x}" cy="{y}" r="4"/>' for (x, y), fault in zip(points, faults, strict=True) if fault]
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(parts)}</svg>'
 
 
 def page_server(read: Callable[[], RunOverview], port: int) -> ThreadingHTTPServer:
@@ -92,9 +106,8 @@ def page_server(read: Callable[[], RunOverview], port: int) -> ThreadingHTTPServ
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             host = self.headers.get("Host", "").rsplit(":", 1)[0]
-            if (
-                host not in LOCAL
-            ):  # a script of another web site in the user's browser must not read the page under its own host name
+            # A script of another web site in the user's browser must not read the page under its own host name.
+            if host not in LOCAL:
                 self.send_error(403)
                 return
             if self.path != "/":

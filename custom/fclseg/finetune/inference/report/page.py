@@ -66,8 +66,8 @@ def write_index(
         for result in order
     ]
     flagged = sum(bool(result.flags) for result in results)
-    shown = [value for row in rows for value in row["cells"] if value is not None]
-    cautions = {value.name: value.caution for value in shown if value.caution}
+    values = [value for result in results for value in result.values]
+    cautions = {value.name: value.caution for value in values if value.caution and value.name in columns}
     content = {
         "rows": rows,
         "cautions": cautions,
