@@ -118,8 +118,10 @@ def test_warm_up_holds_the_encoder_only_at_first(phantom, encoder_file):
     assert torch.equal(seen[0], seen[1]) and not torch.equal(seen[1], seen[2])
 
 
-def test_interrupted_and_resumed_equals_never_interrupted(phantom, tmp_path):
-    every_epoch = {"epochs": EPOCHS, "train#handlers#3#every_seconds": 0.0}
+@pytest.mark.parametrize("unlabelled", [0.0, 1.0])
+def test_interrupted_and_resumed_equals_never_interrupted(phantom, tmp_path, unlabelled):
+    every_epoch = {"epochs": EPOCHS, "train#handlers#3#every_seconds": 0.0, "unlabelled_weight": unlabelled}
+    every_epoch["unlabelled_patients"] = ("patient001",)
     spec = spec_of(phantom, overrides=every_epoch)
     whole = finetune(spec, tmp_path / "whole")
 

@@ -86,9 +86,9 @@ def choose_patients(
         chosen = _from_splits(Splits.load(Path(splits)), site, fold, labels, seed)
     else:
         chosen = _quarter_held_out(labelled, labels, seed)
-    train = tuple(_names(train_patients)) if train_patients is not None else chosen.train
+    train = tuple(listed(train_patients)) if train_patients is not None else chosen.train
     if validation_patients is not None:
-        validation = tuple(_names(validation_patients))
+        validation = tuple(listed(validation_patients))
     elif train_patients is not None and splits is None:
         validation = tuple(patient for patient in labelled if patient not in train)
     else:
@@ -102,7 +102,7 @@ def choose_patients(
     return Patients(train, validation)
 
 
-def _names(patients: Sequence[str]) -> list[str]:
+def listed(patients: Sequence[str]) -> list[str]:
     """A single name on the command line is a plain string."""
     return [patients] if isinstance(patients, str) else [str(patient) for patient in patients]
 

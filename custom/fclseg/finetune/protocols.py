@@ -20,6 +20,7 @@ class Draw:
 
     training: dict[str, tuple[str, ...]]
     validation: tuple[str, ...]
+    unlabelled: tuple[str, ...] = ()  # the other training patients of the same place
 
     @property
     def patients(self) -> tuple[str, ...]:
@@ -31,7 +32,9 @@ def local(splits: Splits, site: str | None, fold: int, labels: int, seed: int) -
     """N patients of one site."""
     if site is None:
         raise DataError("local fine-tuning needs a site: name one")
-    return Draw({site: tuple(splits.labelled(site, fold, labels, seed=seed))}, tuple(splits.validation(fold)))
+    chosen = tuple(splits.labelled(site, fold, labels, seed=seed))
+    others = tuple(patient for patient in splits.training(site, fold) if patient not in chosen)
+    return Draw({site: chosen}, tuple(splits.validation(fold)), others)
 
 
 def federated(splits: Splits, site: str | None, fold: int, labels: int, seed: int) -> Draw:
@@ -51,7 +54,9 @@ def centralised(splits: Splits, site: str | None, fold: int, labels: int, seed: 
     training: dict[str, tuple[str, ...]] = {}
     for patient, name in (pool[i] for i in order[:labels]):
         training[name] = (*training.get(name, ()), patient)
-    return Draw(training, tuple(splits.validation(fold)))
+    chosen = {patient for patients in training.values() for patient in patients}
+    others = (patient for name in splits.sites for patient in splits.training(name, fold) if patient not in chosen)
+    return Draw(training, tuple(splits.validation(fold)), tuple(others))
 
 
 PROTOCOLS = {"local": local, "federated": federated, "centralised": centralised, "transfer": centralised}

@@ -25,6 +25,7 @@ class FinetuneSpec:
     dataset_dir: str | Path
     train_patients: tuple[str, ...] | None = None  # None: the bundle chooses and holds out a quarter
     validation_patients: tuple[str, ...] | None = None
+    unlabelled_patients: tuple[str, ...] | None = None  # None: all others; used with finetuning.unlabelled_weight
     anatomy: Anatomy = ANATOMIES[DEFAULT]
     preset: str = "small"
     pretrained_encoder: str | Path | None = None  # None: random initial weights
@@ -102,6 +103,7 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
             "pretrained_network": None if spec.pretrained_network is None else Path(spec.pretrained_network),
             "train_patients": _names(spec.train_patients),
             "validation_patients": _names(spec.validation_patients),
+            "unlabelled_patients": _names(spec.unlabelled_patients),
             "freeze_encoder": spec.freeze_encoder,
             "seed": spec.seed,
             "hd95": spec.hd95,

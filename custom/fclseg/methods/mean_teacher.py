@@ -6,10 +6,11 @@ every step prevent that. Online and target are whole U-Nets with the same roles 
 unchanged.
 """
 
-from functools import cached_property
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.data.augment import augment_maps
@@ -23,11 +24,37 @@ from fclseg.presets import Preset
 if TYPE_CHECKING:
     from monai.losses import DiceCELoss
 
+SHARPNESS = 0.5
+"""The temperature T of ``sharpen``."""
+
 
 def sharpen(belief: torch.Tensor, temperature: float) -> torch.Tensor:
     """p_c^(1/T) / sum over classes k of p_k^(1/T), for probabilities [B, classes, H, W]."""
     powers = belief ** (1.0 / temperature)
     return powers / powers.sum(dim=1, keepdim=True)
+
+
+def agreement(
+    online: nn.Module,
+    target: nn.Module,
+    images: torch.Tensor,
+    generator: torch.Generator,
+    sharpness: float = SHARPNESS,
+) -> torch.Tensor:
+    """Cross entropy and Dice loss of the online network on augmented images, with the target's sharpened belief about
+    the original images as truth."""
+    with torch.no_grad():  # in training mode: BatchNorm uses the batch's statistics and updates the target's own
+        belief = sharpen(target(images).softmax(dim=1), sharpness)
+    views, structures = augment_maps(images, belief[:, 1:], generator)
+    background = 1.0 - structures.sum(dim=1, keepdim=True)  # includes the area outside the image
+    return _criterion()(online(views), torch.cat([background, structures], dim=1))
+
+
+@cache
+def _criterion() -> "DiceCELoss":
+    from monai.losses import DiceCELoss
+
+    return DiceCELoss(softmax=True)
 
 
 class MeanTeacher(Segmenter):
@@ -40,7 +67,7 @@ class MeanTeacher(Segmenter):
         preset: Preset,
         anatomy: Anatomy,
         anchor: float = 1.0,
-        sharpness: float = 0.5,
+        sharpness: float = SHARPNESS,
         *,
         encoder: EncoderFactory = Encoder,
     ):
@@ -48,18 +75,8 @@ class MeanTeacher(Segmenter):
         self.target = frozen_copy(self.online)
         self.anchor, self.sharpness = anchor, sharpness
 
-    @cached_property
-    def agreement(self) -> "DiceCELoss":
-        from monai.losses import DiceCELoss
-
-        return DiceCELoss(softmax=True)
-
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        with torch.no_grad():  # in training mode: BatchNorm uses the batch's statistics and updates the target's own
-            belief = sharpen(self.target(batch.images).softmax(dim=1), self.sharpness)
-        images, structures = augment_maps(batch.images, belief[:, 1:], generator)
-        background = 1.0 - structures.sum(dim=1, keepdim=True)  # includes the area outside the image
-        loss = self.agreement(self.online(images), torch.cat([background, structures], dim=1))
+        loss = agreement(self.online, self.target, batch.images, generator, self.sharpness)
         return loss + self.anchor * self.phantom_loss(generator) if self.anchor else loss
 
     def after_step(self) -> None:

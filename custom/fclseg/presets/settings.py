@@ -123,6 +123,7 @@ class FinetuningSettings:
     model_steps: int = setting(COUNT, default=120)  # rate or a long training forgets more than one patient can teach
     start_share: float = setting(SHARE, default=0.0)  # of the network that it starts from, in the final weights
     model_start_share: float = setting(SHARE, default=0.5)  # the same, from a network that already segments
+    unlabelled_weight: float = setting(NOT_NEGATIVE, default=0.0)  # of a mean teacher on patients without labels
     refined: bool = setting(YES_OR_NO, default=False)  # scores of a study: averaged over rotations, and cleaned
 
     def epochs_for(self, steps_per_epoch: int) -> int:

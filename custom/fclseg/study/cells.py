@@ -50,6 +50,7 @@ LATER_SETTINGS = (
     "pretraining.epoch_share",
     "finetuning.refined",
     "finetuning.start_share",
+    "finetuning.unlabelled_weight",
 )
 """Settings that are newer than stored results. A key lists them only if they differ from the preset's own value. If you
 change that value in a preset, increase ``RECIPE``."""

@@ -108,6 +108,7 @@ def finetune_here(cell: Finetuning, start: Path | None, chosen: Draw) -> Finetun
         dataset_dir=cell.data.root,
         train_patients=chosen.patients,
         validation_patients=chosen.validation,
+        unlabelled_patients=chosen.unlabelled,
         anatomy=cell.data.anatomy,
         preset=cell.preset.name,
         pretrained_encoder=None if cell.whole_network else start,

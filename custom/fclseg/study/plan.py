@@ -43,6 +43,10 @@ class Request:
             raise FCLSegError(
                 "--unseen makes no sense if pre-training and fine-tuning use different images: leave it out"
             )
+        if self.protocol == "federated" and any(row.preset.finetuning.unlabelled_weight for row in self.rows):
+            raise FCLSegError(
+                "federated fine-tuning uses labelled patients only: leave out finetuning.unlabelled_weight"
+            )
         if 0 in self.labels and not any(_segments(self, row) for row in self.rows):
             raise FCLSegError(
                 f"{self.table.symbol}=0 is possible only for networks that segment without labels: add shipped or "
