@@ -257,29 +257,19 @@ def table(preset: Preset, repeats: int) -> list[Comparison]:
         ]
 
 
-PAGE = """# Performance
-
-This page is written by `make bench`. It compares each part with the plain way of doing the same, on the same machine
-and in alternation. Times are processor milliseconds with one thread, the minimum of {repeats} repeats. A ratio below
-1.00 means that ours is faster. During the measurement the load was {load:.0f} processes for {cores} cores, so single
-milliseconds are less reliable than ratios.
+BEGIN, END = "<!-- ratios -->", "<!-- end of the ratios -->"
+TABLE = """The minimum of {repeats} repeats. During the measurement the load was {load:.0f} processes for {cores} cores.
 
 | ours | reference | ours, ms | reference, ms | ratio |
 |---|---|---|---|---|
-{rows}
-
-Our mean checks every number and does not depend on the order in which sites answer, unlike a plain mean. It takes
-milliseconds per round. Other measurements have their own scripts in `benchmarks/`: the cost of federation
-(`federation_overhead.py`), codecs (`codec_costs.py`, `codec_rates.py`), the loss of FCL (`fcl_loss.py`), ten kills of
-a run (`ten_kills.py`), and faults of real processes (`fault_matrix.py`).
-"""
+{rows}"""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", default="small")
     parser.add_argument("--repeats", type=int, default=5, metavar="N")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the page")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="also replace the table in FILE")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     found = table(get_preset(arguments.preset), arguments.repeats)
@@ -287,7 +277,10 @@ def main() -> None:
     print(rows)
     if arguments.write:
         load, cores = os.getloadavg()[0], os.cpu_count()
-        arguments.write.write_text(PAGE.format(repeats=arguments.repeats, load=load, cores=cores, rows=rows))
+        found_table = TABLE.format(repeats=arguments.repeats, load=load, cores=cores, rows=rows)
+        page = arguments.write.read_text()
+        start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+        arguments.write.write_text(f"{page[:start]}\n{found_table}\n{page[end:]}")
 
 
 if __name__ == "__main__":

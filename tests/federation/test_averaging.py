@@ -92,6 +92,7 @@ def test_tensors_of_all_sizes_and_kinds_keep_their_places():
     assert list(result) == list(states[0])
     for name, array in result.items():
         assert (array.shape, array.dtype) == (states[0][name].shape, states[0][name].dtype)
+        assert type(array) is np.ndarray, "a single number, too: the wire carries arrays"
         exact = sum(state[name].astype(np.longdouble) * n for state, n in zip(states, weights, strict=True)) / 17
         np.testing.assert_array_equal(array, np.round(exact) if name == "n" else exact.astype(array.dtype))
 

@@ -45,7 +45,7 @@ class WeightedMean:
         check_state(state, self._like, site, self.component)
         # Allocate all memory first, so that nothing can fail once a number has been added.
         floats = np.concatenate([np.empty(0, np.float32), *(state[name].reshape(-1) for name in self._floats)])
-        counts = {name: array.astype(np.int64) for name, array in state.items() if name not in self._floats}
+        counts = {name: state[name].reshape(-1).astype(np.int64) for name in self._like.keys() - set(self._floats)}
         first, work = not self.total_weight, np.empty((3, BLOCK))
         if first:
             self._sums, self._errors = np.empty(floats.size), np.zeros(floats.size)
