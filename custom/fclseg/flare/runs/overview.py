@@ -60,7 +60,7 @@ class RunOverview:
     def faults(self) -> list[str]:
         """The missing results of all rounds, newest first."""
         return [
-            f"round {record['round'] + 1}: {site}: {report['status']}"
+            f"round {record['round'] + 1}: {site}: {report['status'].removeprefix(f'{site} ')}"
             for record in reversed(self.records)
             for site, report in sorted(record["sites"].items())
             if report["status"] != "ok"

@@ -9,7 +9,7 @@ from typing import Any
 from fclseg.flare.runs.overview import FAILED, STOPPED, RunOverview, age
 
 REFRESH_SECONDS = 5
-WIDTH, HEIGHT, LEFT, MARGIN, BELOW = 640, 200, 56, 8, 22
+WIDTH, HEIGHT, LEFT, MARGIN, BELOW = 640, 200, 64, 8, 22
 """Of a chart; its numbers stand to the left of it and below it."""
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 HEADERS = {
@@ -24,9 +24,11 @@ h2 { font-size: 1.1rem; margin: 1.6rem 0 .4rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; }
 dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; } h1 span { font-size: 1rem; font-weight: normal; }
 table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .25rem .6rem .25rem 0; }
-tr + tr { border-top: 1px solid var(--line); } .fault { color: var(--fault); } svg { width: 100%; height: auto; }
+tr + tr { border-top: 1px solid var(--line); } .fault { color: var(--fault); }
+svg { width: 100%; height: auto; overflow: visible; }
 svg text { font-size: 12px; fill: currentColor; opacity: .7; } svg line { stroke: var(--line); }
 polyline { fill: none; stroke: var(--curve); stroke-width: 2; } circle { fill: var(--fault); }
+td:first-child { white-space: nowrap; } @media (max-width: 30rem) { svg text { font-size: 16px; } }
 """
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><meta http-equiv="refresh" content="{refresh}">
@@ -50,7 +52,10 @@ def render(run: RunOverview, now: float | None = None) -> str:
     facts |= {"result": str(run.result)} if run.result else {}
     facts |= {"reason": run.reason} if run.reason and not run.result else {}
     rows = [
-        (s.name, s.round_number, _number(s.loss, 4), _number(s.seconds, 1), _number(s.bytes / 1e6, 1), s.status)
+        (
+            *(s.name, s.round_number, _number(s.loss, 4), _number(s.seconds, 1), _number(s.bytes / 1e6, 1)),
+            s.status.removeprefix(f"{s.name} "),
+        )
         for s in run.sites
     ]
     late = [any(one["status"] != "ok" for one in record["sites"].values()) for record in run.records]
