@@ -135,6 +135,13 @@ def test_holes_missing_slices_and_a_heart_in_the_wrong_place_are_flagged():
     assert "the outlined area has holes" in counted(holes, phase=None, frame=None).flags
     (flag,) = counted(labels[..., :3], phase=None, frame=None).flags
     assert flag == "LV is large in the first and in the last slice: slices may be missing"
+    jump = np.concatenate([labels, labels[..., -1:]], axis=2)  # the LV has 64, 64, 64, 0, 0 pixels
+    jump[7:13, 7:13, 2][jump[7:13, 7:13, 2] == 3] = 2  # 28
+    jump[7:13, 7:12, 3] = 3  # 30: still less than 1.75 times 28
+    assert counted(jump, phase=None, frame=None).flags == []
+    jump[6:14, 6:13, 3] = 3  # 56: exactly 2 times 28
+    (flag,) = counted(jump, phase=None, frame=None).flags
+    assert flag == "LV is much larger in one slice than in the slices beside it"
     far = measure(Segmentation(labels, off_centre_mm=(66.0, -88.0)), SIZES, ANATOMIES["acdc"], **WHO)
     assert far.flags == ["the heart was found 110 mm from the middle of the image"]
 
