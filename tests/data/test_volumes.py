@@ -2,10 +2,12 @@
 
 import shutil
 
+import nibabel as nib
 import numpy as np
 import pytest
 
 from fclseg.anatomy.folders import read_folder, scan_folder
+from fclseg.anatomy.nifti import read_header
 from fclseg.errors import DataError
 
 
@@ -203,6 +205,18 @@ def test_hvsmr_and_plain_faults_are_named(tmp_path, save_nifti):
     for part in ("a second file for a ", "b_gt.nii: is a label", "cine.nii: is 4D", "patient dora is in"):
         assert part in text
     assert len(scan_folder(plain).problems) == 4
+
+
+@pytest.mark.parametrize("slope", [-2.0, -2.6e-29])
+def test_a_slope_that_inverts_the_image_is_refused(tmp_path, slope):
+    image = nib.Nifti1Image(np.arange(60, dtype=np.int16).reshape(5, 4, 3), np.diag([-1.5, -1.5, 8.0, 1.0]))
+    nib.save(image, tmp_path / "a.nii")
+    assert read_header(tmp_path / "a.nii").shape == (5, 4, 3)
+    content = bytearray((tmp_path / "a.nii").read_bytes())
+    content[112:116] = np.float32(slope).tobytes()
+    (tmp_path / "a.nii").write_bytes(bytes(content))
+    with pytest.raises(DataError, match="inverts the grey values"):
+        read_header(tmp_path / "a.nii")
 
 
 def test_folders_that_hold_nothing(tmp_path):

@@ -63,6 +63,9 @@ def read_header(path: Path) -> Header:
     if not all(np.isfinite(size) and size > 0 for size in stored):
         sizes = ", ".join(f"{size:g}" for size in stored)
         raise DataError(f"{path}: the header's voxel size {sizes} must be positive; correct the header's pixdim")
+    slope = float(getattr(image.dataobj, "slope", 1.0))
+    if slope < 0:
+        raise DataError(f"{path}: the header's slope {slope:g} inverts the grey values; export it again")
     x, y, z = (unit * size for size in stored)
     header = Header(shape, (x, y, z), _affine(path, image, stored, unit))
     _check_sizes(path, header)
