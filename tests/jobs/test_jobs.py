@@ -10,7 +10,7 @@ from fclseg.federation.exchange import ROWS
 from fclseg.flare.jobs import DEFAULTS, add_codec, budget, client, defaults, files, server, with_filters
 from fclseg.presets import PRESETS
 from fclseg.study.cells import FULL
-from fclseg.study.federated import finetuning_preset
+from fclseg.study.federated_finetuning import finetuning_preset
 
 JOBS = Path(__file__).parents[2] / "jobs"
 
