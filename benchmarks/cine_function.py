@@ -69,7 +69,8 @@ def main() -> int:
                 if value is not None:
                     errors[structure].append(value.number - known)
                     text += f"  {structure} EF {value.number:.1f} (true {known:.1f})"
-            print(f"{folder.name}: found {found}, true {phases}{text}", flush=True)
+            flags = f"  CHECK: {'; '.join(result.flags)}" if result.flags else ""
+            print(f"{folder.name}: found {found}, true {phases}{text}{flags}", flush=True)
     for structure, values in errors.items():
         print(
             f"{structure} ejection fraction: mean error {np.mean(values):+.1f}, "
