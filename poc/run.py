@@ -18,7 +18,7 @@ from parties import Federation
 from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
-from fclseg.flare.jobs import DEFAULTS, budget, write_job
+from fclseg.flare.jobs import DEFAULTS, completed, write_job
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.unet import UNet
 from fclseg.presets import get_preset
@@ -77,7 +77,7 @@ def main() -> int:
         data, preset = read_data(arguments.data), get_preset(arguments.preset, rounds=arguments.rounds)
         row = get_row(arguments.job)
         settings = {**DEFAULTS, "preset": preset.name, "rounds": preset.pretraining.rounds, "pickup_timeout": 300}
-        write_job(job, row, {**settings, "changes": budget(row, preset)}, simulator=False)
+        write_job(job, row, completed(row, settings), simulator=False)
         federation = Federation(out)
         prepare(federation, data, arguments.allow_features)
         try:

@@ -34,7 +34,10 @@ SITES = ("site-1", "site-2", "site-3")
 class InProcess:
     """``absent``: {site: rounds in which it does not answer}; ``broken``: {(site, task, round)} that fail."""
 
-    policy: ClassVar = {"changes": [*TINY, "ema_momentum", "calibration_rounds"], "components": sorted(EVERYTHING)}
+    policy: ClassVar = {
+        "changes": [*TINY, "ema_momentum", "calibration_rounds", "finetuning.start_share"],
+        "components": sorted(EVERYTHING),
+    }
 
     def __init__(self, folder: Path, data: dict[str, Path], job: str, **settings):
         self.folder, self.sites = folder, sorted(data)

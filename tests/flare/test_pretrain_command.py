@@ -14,6 +14,10 @@ from fclseg.errors import FCLSegError
 from fclseg.flare.launch import derive_job, read_job, simulate
 from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
+from fclseg.networks.freezable import FreezableUNet
+from fclseg.networks.loading import save_network
+from fclseg.presets import get_preset
+from fclseg.resources import shipped_model
 
 JOB = Path(__file__).parents[2] / "jobs" / "fclopt_dp"
 
@@ -131,6 +135,32 @@ def test_a_labelled_job_takes_the_budget_of_the_preset_it_is_given():
         "finetuning.batch_size": 4,
     }
     assert _changes(build_parser().parse_args(arguments), {"job": "fedbyol"})["changes"] == {"finetuning.batch_size": 4}
+
+
+def test_fine_tuning_from_a_network_takes_the_settings_of_networks_that_segment(tmp_path):
+    parse, small = build_parser().parse_args, get_preset("small").finetuning
+    command = ["pretrain", "--job", "x", "--preset", "small", "--network"]
+    for network in ("shipped", str(shipped_model("acdc_unet"))):
+        settings = _changes(parse([*command, network]), {"job": "finetune_federated"})
+        changes = settings["changes"]
+        assert settings["network"] == network
+        assert (changes["finetuning.lr"], changes["finetuning.start_share"]) == (small.model_lr, 0.5)
+        assert changes["pretraining.rounds"] * changes["pretraining.local_epochs"] == small.model_steps == 120
+    settings = _changes(
+        parse([*command, "shipped", "--set", "finetuning.start_share=0"]), {"job": "finetune_federated"}
+    )
+    assert settings["changes"]["finetuning.start_share"] == 0
+    other = _changes(parse([*command, "shipped"]), {"job": "fcl"})
+    assert (other["network"], other["changes"]) == ("shipped", {})
+    save_network(tmp_path / "motion.safetensors", FreezableUNet((2, 4), 1), {})
+    with pytest.raises(FCLSegError, match=r"motion\.safetensors does not segment: give a model\.safetensors"):
+        _changes(parse([*command, str(tmp_path / "motion.safetensors")]), {"job": "finetune_federated"})
+
+
+def test_a_job_keeps_its_own_start():
+    arguments = build_parser().parse_args(["pretrain", "--job", "x", "--preset", "small"])
+    settings = _changes(arguments, {"job": "mean_teacher"})
+    assert (settings["network"], settings["changes"]) == ("shipped", {"pretraining.rounds": 2})
 
 
 def test_one_line_per_round(tmp_path, capsys):

@@ -14,7 +14,7 @@ from fclseg.flare.messages import Message
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import read_state
 from fclseg.methods.registry import build_method
-from fclseg.networks.loading import save_network
+from fclseg.networks.loading import read_tensors, save_network
 from fclseg.study.report.curves import run_charts
 
 
@@ -158,6 +158,23 @@ def test_a_run_that_starts_from_a_network_gives_every_site_that_network_as_its_t
         target = _target(run.state(site, 0))
         for name, parameter in network.named_parameters():
             torch.testing.assert_close(target[name], parameter, msg=f"{site}: {name}")
+
+
+def test_fine_tuning_ends_with_the_average_of_its_start_and_what_the_sites_trained(start, tmp_path):
+    """The exported network, by hand from the last checkpoint; the checkpoint is what the sites trained."""
+    share = "finetuning.start_share"
+    network = build_method("finetune_federated", RunSettings("finetune_federated", changes=TINY).build_preset(), 5)
+    save_network(tmp_path / "network.safetensors", network.online, {})
+    run = start(
+        "finetune_federated", rounds=1, changes={**TINY, share: 0.25}, network=str(tmp_path / "network.safetensors")
+    )
+    run.complete()
+    trained = read_state(run.run / "checkpoints" / "round-0000.safetensors")[0]["mean:online"]
+    first, last = network.online.state_dict(), read_tensors(run.run / "model.safetensors")[0]
+    floating = [name for name in trained if trained[name].is_floating_point()]
+    assert any((trained[name] - first[name]).abs().max() > 1e-3 for name in floating)
+    for name in floating:
+        torch.testing.assert_close(last[name], 0.25 * first[name] + 0.75 * trained[name])
 
 
 def test_an_answer_that_comes_too_late_is_metered(start):

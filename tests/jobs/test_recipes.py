@@ -16,6 +16,7 @@ from fclseg.federation.exchange import ROWS
 from fclseg.flare.jobs import defaults, files
 from fclseg.flare.recipe import PretrainRecipe
 from fclseg.flare.runs.overview import read_run
+from fclseg.flare.settings import RunSettings
 
 
 @pytest.mark.parametrize("job", sorted(ROWS))
@@ -24,6 +25,13 @@ def test_a_recipe_exports_what_the_generator_writes(tmp_path, job):
     PretrainRecipe(job, **settings).export(str(tmp_path))
     written = {str(path.relative_to(tmp_path / job)): path.read_text() for path in tmp_path.rglob("*.json")}
     assert written == files(ROWS[job], settings, simulator=False)
+
+
+@pytest.mark.parametrize("job", sorted(ROWS))
+def test_a_recipe_without_settings_has_the_start_and_the_budget_of_its_job(job):
+    wanted, made = defaults(ROWS[job]), PretrainRecipe(job).settings
+    assert made.network == wanted.get("network")
+    assert made.build_preset() == RunSettings.read({"job": job, **wanted}, {}).build_preset()
 
 
 def test_a_recipe_with_an_unknown_setting_is_refused():

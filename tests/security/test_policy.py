@@ -17,6 +17,7 @@ from fclseg.flare.hospital.admission import Admissions
 from fclseg.flare.hospital.audit import Audit
 from fclseg.flare.hospital.gate import Gate
 from fclseg.flare.hospital.policy import EVERYTHING, SAMPLE, Policy, PolicyError, read_site_file
+from fclseg.flare.jobs import completed
 from fclseg.flare.messages import Message
 from fclseg.flare.place import LOCAL_FILE, Place
 from fclseg.flare.settings import RunSettings
@@ -118,6 +119,16 @@ def test_a_run_that_the_hospital_does_not_want_gets_nothing(gate, policy, settin
     (entry,) = gate.audit()
     assert entry["outcome"] == "refused" and entry["job"] == "fclopt_dp" and entry["submitter"] == LEAD
     gate(policy={}, rounds=4).admit()
+
+
+@pytest.mark.parametrize("network", [None, "shipped", "/srv/model.safetensors"])
+def test_the_settings_that_a_job_needs_are_not_a_change(gate, network):
+    """A hospital that allows no changes still takes part in fine-tuning, from whichever network."""
+    settings = completed(ROWS["finetune_federated"], {"preset": "small", "network": network})
+    gate("finetune_federated", policy={"changes": []}, **settings).admit()
+    own = {**settings["changes"], "finetuning.lr": 0.5}
+    with pytest.raises(PolicyError, match=r"a run to change 'finetuning\.lr'"):
+        gate("finetune_federated", policy={"changes": []}, **{**settings, "changes": own}).admit()
 
 
 @pytest.mark.parametrize("number", [-1, 4, 10**9])

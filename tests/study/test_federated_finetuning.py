@@ -63,9 +63,10 @@ def encoder(tmp_path_factory):
     return path
 
 
-def cell_of(data, start, mode=FULL, labels=2):
+def cell_of(data, start, mode=FULL, labels=2, share=0.5):
     job = "shipped" if start == "network" else "random"
-    return Finetuning("federated", job, labels, None, 1, 0, mode, PRESET, data, None)
+    preset = PRESET.changed({"finetuning.start_share": share}) if start == "network" else PRESET
+    return Finetuning("federated", job, labels, None, 1, 0, mode, preset, data, None)
 
 
 def drawn(cell):
@@ -97,7 +98,7 @@ def test_nvflare_trains_the_same_network(data, encoder, tmp_path, start, mode):
     longest = max(training_slices(store, one, batch).steps_per_epoch for one in drawn(cell).training.values())
     more = {"fold": cell.fold, "labels": cell.labels, "anatomy": reference(data.anatomy)}
     more |= {} if path is None else {start: str(path)}
-    preset = finetuning_preset(PRESET, mode, longest)
+    preset = finetuning_preset(cell.preset, mode, longest)
     run = run_job(FEDERATED_JOB, tmp_path / "run", data, preset, cell.seed, **more)
     theirs = load_model(run.model, data.anatomy.name).network.state_dict()
     assert list(ours) == list(theirs) and all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -119,3 +120,14 @@ def test_a_whole_network_starts_better_than_random_weights(data, encoder):
         cell = replace(cell, preset=PRESET.changed({"finetuning.epochs": 1, "finetuning.frozen_epochs": 0}))
         _, (first[start],) = network_of(cell, start_file(start, data, encoder))
     assert first["network"] < first["random"] - 0.3, first
+
+
+def test_the_start_has_its_share_in_the_result(data, encoder):
+    path = start_file("network", data, encoder)
+    trained, averaged = (network_of(cell_of(data, "network", labels=1, share=share), path)[0] for share in (0.0, 0.25))
+    start, moved = read_tensors(path)[0], 0
+    for name, end in trained.items():
+        if end.is_floating_point():
+            torch.testing.assert_close(averaged[name], 0.25 * start[name] + 0.75 * end)
+            moved += not torch.equal(end, start[name])
+    assert moved > 40

@@ -71,11 +71,11 @@ def test_rows_that_segment_already_share_settings_of_their_own(request_for):
     assert rounds == {"fcl": 40, "motion": 40, "phantom": 2, "mean_teacher": 2}
 
 
-@pytest.mark.parametrize(("table", "share"), [("local", 0.5), ("centralised", 0.5), ("federated", 0.0)])
-def test_the_start_has_a_share_where_one_place_fine_tunes(request_for, table, share):
+@pytest.mark.parametrize("table", ["local", "centralised", "federated"])
+def test_a_start_that_segments_has_a_share_in_every_protocol(request_for, table):
     cells = [one.cell for one in plan(request_for("random", "shipped", table=table))]
     shares = {(cell.job, cell.labels): cell.preset.finetuning.start_share for cell in cells}
-    assert shares == {("shipped", 0): 0.0, ("shipped", 1): share, ("random", 1): 0.0}
+    assert shares == {("shipped", 0): 0.0, ("shipped", 1): 0.5, ("random", 1): 0.0}
 
 
 def test_settings_of_such_rows_leave_the_keys_of_others_alone(request_for):

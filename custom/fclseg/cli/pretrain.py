@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fclseg.cli.jobs import find_job
 from fclseg.cli.options import positive, preset_change
 from fclseg.errors import DataError, FCLSegError
-from fclseg.presets import full_name, get_preset
+from fclseg.presets import full_name
 
 if TYPE_CHECKING:
     from fclseg.federation.exchange import Row
@@ -50,6 +50,12 @@ def register(subparsers) -> None:
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
+    )
+    parser.add_argument(
+        "--network",
+        metavar="FILE",
+        help="start from this whole network, for example the model.safetensors of a mean_teacher run; 'shipped': the "
+        "weights that come with the bundle (default: the job's own start)",
     )
     parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
     parser.add_argument(
@@ -108,18 +114,19 @@ def _run(arguments: argparse.Namespace, source: Path) -> int:
 def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
     """The job settings that come from the command line."""
     from fclseg.federation.exchange import get_row
-    from fclseg.flare.jobs import budget
+    from fclseg.flare.jobs import completed
 
     changes = {full_name(name): value for name, value in map(preset_change, arguments.set)}
-    preset, row = get_preset(arguments.preset, **changes), get_row(str(given.get("job")))
-    return {
+    row = get_row(str(given.get("job")))
+    settings = {
         "preset": arguments.preset,
         "rounds": arguments.rounds,
         "seed": arguments.seed,
         "fraction": arguments.fraction,
         "fold": arguments.fold,
         "run": arguments.name or "",
-        "changes": budget(row, preset) | changes,
+        "network": _network(arguments, row) or given.get("network"),
+        "changes": changes,
         "tracking": arguments.tracking or given.get("tracking"),
         "diagnostics": arguments.diagnostics,
         "codec": arguments.codec or given.get("codec"),
@@ -128,6 +135,7 @@ def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, 
         else arguments.calibration_tolerance,
         **_anatomy(arguments, row),
     }
+    return completed(row, settings)
 
 
 def _anatomy(arguments: argparse.Namespace, row: "Row") -> dict[str, Any]:
@@ -140,6 +148,20 @@ def _anatomy(arguments: argparse.Namespace, row: "Row") -> dict[str, Any]:
         return {}
     anatomy = folder_anatomy(arguments.data)
     return {"anatomy": reference(anatomy)} if anatomy.structures else {}
+
+
+def _network(arguments: argparse.Namespace, row: "Row") -> str | None:
+    """The network to start from. Fine-tuning takes only one that segments, because its settings are made for that."""
+    from fclseg.federation.exchange import SHIPPED
+    from fclseg.methods.registry import method_class
+    from fclseg.networks.model_file import segments
+
+    if arguments.network in (None, SHIPPED):
+        return arguments.network
+    path = Path(arguments.network).absolute()
+    if not segments(path) and method_class(row).wants_labels:
+        raise FCLSegError(f"{path} does not segment: give a model.safetensors, for example of a mean_teacher run")
+    return str(path)
 
 
 def _sites(arguments: argparse.Namespace) -> list[str]:

@@ -32,6 +32,12 @@ def register(subparsers) -> None:
         metavar="K",
         help="number of sites needed to start and for each round (default 1)",
     )
+    parser.add_argument(
+        "--network",
+        metavar="FILE",
+        help="start from this whole network, a file on the server; 'shipped': the weights that come with the bundle "
+        "(default: the job's own start)",
+    )
     parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
     parser.add_argument("--tracking", help="also write the curves to this tracker: mlflow or wandb")
     parser.add_argument(
@@ -42,29 +48,30 @@ def register(subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from fclseg.federation.exchange import get_row
-    from fclseg.flare.jobs import budget, write_job
+    from fclseg.flare.jobs import completed, write_job
     from fclseg.flare.kits.project import submit_job
     from fclseg.flare.runs.lead import add_command, remember_job
     from fclseg.flare.settings import RunSettings
-    from fclseg.presets import full_name, get_preset
+    from fclseg.presets import full_name
 
     if not (arguments.kit / "startup" / "fed_admin.json").is_file():
         raise FCLSegError(
             f"{arguments.kit} is not the startup kit of a lead: use the one that the coordinator made for you"
         )
-    row, preset = get_row(arguments.job), get_preset(arguments.preset)
+    row = get_row(arguments.job)
     changes = {full_name(name): value for name, value in map(preset_change, arguments.set)}
     settings = {
-        "preset": preset.name,
+        "preset": arguments.preset,
         "seed": arguments.seed,
         "min_sites": positive(arguments.min_sites, "--min-sites"),
-        "changes": {**budget(row, preset), **changes},
+        "network": arguments.network,
+        "changes": changes,
         "rounds": arguments.rounds,
         "run": arguments.name,
         "codec": arguments.codec,
         "tracking": arguments.tracking,
     }
-    settings = {name: value for name, value in settings.items() if value not in (None, {})}
+    settings = completed(row, {name: value for name, value in settings.items() if value not in (None, {})})
     checked = RunSettings.read({"job": row.job, **settings}, {})
     with tempfile.TemporaryDirectory() as folder:
         write_job(Path(folder) / row.job, row, settings, simulator=False)

@@ -4,7 +4,7 @@ import torch
 
 from fclseg.errors import FCLSegError
 from fclseg.networks.freezable import FreezableUNet
-from fclseg.networks.loading import load_encoder, load_network, read_tensors
+from fclseg.networks.loading import load_encoder, load_network
 from fclseg.networks.model_file import segments
 from fclseg.networks.unet import UNet
 from fclseg.presets import Preset
@@ -30,20 +30,6 @@ def pretrained(
 def settings_for(preset: Preset, network_file: str | None) -> Preset:
     """The preset's settings for a training from this network: one that segments already learns less and slower."""
     return preset.from_model() if network_file and segments(network_file) else preset
-
-
-@torch.no_grad()
-def average_with_start(network: UNet, network_file: str | None, share: float) -> None:
-    """Give the start this share in the final weights and BatchNorm statistics (Wortsman et al. 2022, WiSE-FT).
-
-    A few labelled patients show one scanner and few hearts. The average keeps what the start knew about all others.
-    """
-    if network_file is None or share == 0:
-        return
-    start, _ = read_tensors(network_file)
-    for name, tensor in network.state_dict().items():
-        if name in start and tensor.is_floating_point() and start[name].shape == tensor.shape:
-            tensor.lerp_(start[name].to(tensor.device), share)
 
 
 def parameter_groups(network: UNet, lr: float, encoder_lr_factor: float) -> list[dict]:

@@ -24,10 +24,9 @@ from nvflare.recipe.spec import ExecEnv, Recipe
 from fclseg.federation.exchange import Row, get_row
 from fclseg.files import write_text
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
-from fclseg.flare.jobs import budget, write_job
+from fclseg.flare.jobs import completed, write_job
 from fclseg.flare.kits.project import STORE, describe_project
 from fclseg.flare.settings import RunSettings
-from fclseg.presets import get_preset
 
 POC_HOST, POC_PORT, POC_USER = "localhost", 8102, "admin@coordinator.org"
 """As in ``project.yml``."""
@@ -61,10 +60,7 @@ class PretrainRecipe(Recipe):
 
     def __init__(self, job: str, **settings: Any):
         row = get_row(job)
-        chosen = {"preset": "demo"} | settings
-        own = budget(row, get_preset(chosen["preset"]))
-        if changes := {**own, **chosen.get("changes", {})}:
-            chosen["changes"] = changes
+        chosen = completed(row, {"preset": "demo"} | settings)
         self.settings = RunSettings.read({"job": job, **chosen}, {})  # an invalid setting is refused here, not later
         super().__init__(GeneratedJob(row, chosen))
 

@@ -20,6 +20,7 @@ from fclseg.flare.reports import read_report
 from fclseg.flare.runs.run_folder import RunFolder, describe
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
+from fclseg.networks.averaging import average_with_start
 from fclseg.networks.loading import load_encoder
 
 Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], dict[str, str]]
@@ -69,6 +70,9 @@ class RunLoop:
         shared = self.settings.row.shares_online
         if shared:
             self.method.receive({"online": to_tensors(self.model.means["online"])})
+        if self.method.wants_labels:
+            start_share = self.preset.finetuning.start_share
+            average_with_start(self.method.online, self.settings.network_file, start_share)
         self.folder.finish(self.method if shared else None, self.settings)
         log(f"run complete: {', '.join(str(path) for path in self.folder.encoders.values())}")
 

@@ -79,7 +79,7 @@ class Site:
         """The preset settings that the run changes, except for the package's own changes for this job."""
         from fclseg.flare.jobs import budget
 
-        given = budget(self.settings.row, get_preset(self.settings.preset))
+        given = budget(self.settings.row, get_preset(self.settings.preset), self.settings.network)
         own = {full_name(name): value for name, value in given.items()}
         return {name: value for name, value in self.settings.changes.items() if own.get(name) != value}
 

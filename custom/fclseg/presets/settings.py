@@ -161,9 +161,16 @@ class Preset:
 
     def from_model(self) -> "Preset":
         """The preset for fine-tuning that starts from any network that already segments."""
-        rate, steps = self.finetuning.model_lr, self.finetuning.model_steps
-        share = self.finetuning.model_start_share
-        return self.changed({"finetuning.lr": rate, "finetuning.steps": steps, "finetuning.start_share": share})
+        return self.changed(self.model_finetuning())
+
+    def model_finetuning(self) -> dict[str, object]:
+        """Changes for such a fine-tuning."""
+        own = self.finetuning
+        return {
+            "finetuning.lr": own.model_lr,
+            "finetuning.steps": own.model_steps,
+            "finetuning.start_share": own.model_start_share,
+        }
 
     def adaptation(self) -> dict[str, object]:
         """Changes for a job that starts from such a network."""

@@ -16,6 +16,7 @@ from fclseg.finetune.protocols import Draw
 from fclseg.local.federation import LocalFederation, LocalSite
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method
+from fclseg.networks.averaging import average_with_start
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import load_encoder
 from fclseg.presets import Preset
@@ -52,6 +53,8 @@ def finetune_federated(cell: Finetuning, start: Path | None, chosen: Draw) -> tu
     losses = list(federation.run())
     network = FreezableUNet(preset.networks.channels, anatomy.classes)
     network.load_state_dict(to_tensors(federation.means["online"]))
+    if cell.whole_network:
+        average_with_start(network, start, preset.finetuning.start_share)
     refined = cell.preset.finetuning.refined
     return VolumeEvaluator(network.eval(), store, chosen.validation, anatomy, refined=refined), losses
 

@@ -101,12 +101,11 @@ def _segments(request: Request, row: TableRow) -> bool:
 
 
 def _finetuned_with(request: Request, row: TableRow, labels: int) -> Preset:
-    """The row's settings for full fine-tuning. Without labels nothing is trained, and federated fine-tuning ends with
-    what the sites trained, so neither averages its result with its start."""
+    """The row's settings for full fine-tuning. Without labels nothing is trained that could be averaged."""
     if not _segments(request, row):
         return row.preset
     preset = row.preset.from_model()
-    return preset if labels and request.protocol != "federated" else preset.changed({"finetuning.start_share": 0.0})
+    return preset if labels else preset.changed({"finetuning.start_share": 0.0})
 
 
 def _cells(
