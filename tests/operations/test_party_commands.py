@@ -18,6 +18,9 @@ from fclseg.flare.kits.project import describe_project
 from fclseg.flare.kits.service import search_path, unit
 from fclseg.flare.place import LOCAL_FILE
 from fclseg.flare.runs.overview import read_run
+from fclseg.networks.loading import read_tensors
+from fclseg.networks.model_file import MODEL
+from fclseg.resources import shipped_model
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -87,8 +90,9 @@ def test_the_unit_starts_the_party_again_and_ends_all_of_its_processes(tmp_path)
     assert "Restart=always\n" in text and "KillMode=control-group\n" in text and "WantedBy=" in text
 
 
-@pytest.mark.nightly
-def test_a_run_between_real_parties_with_these_commands_only(tmp_path, images, capsys):
+@pytest.fixture
+def parties(tmp_path, images, capsys):
+    """A server and a hospital, started with these commands only. The folder of all kits."""
     port = free_ports(1)[0]
     assert _init(tmp_path / "fl", "site-1", port) == 0
     kits = tmp_path / "fl" / "kits" / "fclseg" / "prod_00"
@@ -98,18 +102,41 @@ def test_a_run_between_real_parties_with_these_commands_only(tmp_path, images, c
         capsys.readouterr()
         running.append(_start(kits / "site-1", tmp_path / "site.log"))
         _until(lambda: "New client site-1@" in (tmp_path / "server.log").read_text(), 120)
-        options = ["--preset", "demo", "--rounds", "2", "--kit", str(kits / "lead@coordinator.org")]
-        assert main(["submit", "fclopt_dp", *options]) == 0
-        assert capsys.readouterr().out.startswith("run fclopt_dp-demo was submitted as job ")
-        folder = kits / "localhost" / "runs" / "fclopt_dp-demo"
-        _until(lambda: (folder / "result.json").exists(), 600)
-        assert read_run(folder).state == "complete"
-        assert main(["runs", str(folder.parent)]) == 0
-        assert "complete  fclopt_dp demo  round 2/2" in capsys.readouterr().out
+        yield kits
     finally:
         for process in running:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def _complete(kits: Path, job: str, *options: str) -> Path:
+    """Submit a job and wait for its end; the folder of the run."""
+    lead = str(kits / "lead@coordinator.org")
+    assert main(["submit", job, "--preset", "demo", "--rounds", "2", "--kit", lead, *options]) == 0
+    folder = kits / "localhost" / "runs" / f"{job}-demo"
+    _until(lambda: (folder / "result.json").exists(), 600)
+    return folder
+
+
+@pytest.mark.nightly
+def test_a_run_between_real_parties_with_these_commands_only(parties, capsys):
+    folder = _complete(parties, "fclopt_dp")
+    assert capsys.readouterr().out.startswith("run fclopt_dp-demo was submitted as job ")
+    assert read_run(folder).state == "complete"
+    assert main(["runs", str(folder.parent)]) == 0
+    assert "complete  fclopt_dp demo  round 2/2" in capsys.readouterr().out
+
+
+@pytest.mark.nightly
+def test_real_parties_adapt_the_shipped_network_and_fine_tune_the_result(parties):
+    """Each run stays near the network that it starts from; random weights would be far away."""
+    adapted = _complete(parties, "mean_teacher") / MODEL
+    tuned = _complete(parties, "finetune_federated", "--network", str(adapted)) / MODEL
+    for start, end in ((shipped_model("acdc_unet"), adapted), (adapted, tuned)):
+        first, last = (read_tensors(path)[0] for path in (start, end))
+        kernels = [name for name in first if first[name].ndim == 4]
+        moved = [float((last[name] - first[name]).norm() / first[name].norm()) for name in kernels]
+        assert len(kernels) > 15 and 0 < max(moved) < 0.3, (end, moved)
 
 
 def _start(kit: Path, log: Path) -> subprocess.Popen:
