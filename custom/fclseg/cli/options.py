@@ -1,6 +1,26 @@
 """Command line options that several commands share."""
 
+import argparse
+
 from fclseg.errors import FCLSegError
+
+
+def add_run_options(parser: argparse.ArgumentParser, network: str) -> None:
+    """What can be chosen for every run, simulated or not; ``network`` says where the file to start from is."""
+    parser.add_argument("--preset", default="small", help="demo, small or paper (default small)")
+    parser.add_argument("--rounds", type=int, metavar="R", help="number of rounds (default: the preset's)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the whole run (default 0)")
+    parser.add_argument(
+        "--network",
+        metavar="FILE",
+        help=f"start from this whole network, {network}; 'shipped': the weights that come with the bundle "
+        "(default: the job's own start)",
+    )
+    parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
+    parser.add_argument("--tracking", help="also write the curves to this tracker: mlflow or wandb")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
+    )
 
 
 def preset_change(text: str) -> tuple[str, object]:

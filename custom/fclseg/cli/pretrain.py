@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fclseg.cli.jobs import find_job
-from fclseg.cli.options import positive, preset_change
+from fclseg.cli.options import add_run_options, positive, preset_change
 from fclseg.errors import DataError, FCLSegError
 from fclseg.presets import full_name
 
@@ -33,9 +33,7 @@ def register(subparsers) -> None:
         "--splits", type=Path, metavar="FILE", help="which patient is at which site, made by fclseg data split"
     )
     parser.add_argument("--sites", type=int, metavar="K", help="number of sites (default 2, or as many as in --splits)")
-    parser.add_argument("--preset", default="small", help="demo, small or paper (default small)")
-    parser.add_argument("--rounds", type=int, metavar="R", help="number of rounds (default: the preset's)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the whole run (default 0)")
+    add_run_options(parser, "for example the model.safetensors of a mean_teacher run")
     parser.add_argument(
         "--fraction",
         type=float,
@@ -49,23 +47,12 @@ def register(subparsers) -> None:
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default runs)"
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
-    )
-    parser.add_argument(
-        "--network",
-        metavar="FILE",
-        help="start from this whole network, for example the model.safetensors of a mean_teacher run; 'shipped': the "
-        "weights that come with the bundle (default: the job's own start)",
-    )
-    parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
-    parser.add_argument(
         "--calibration-tolerance",
         type=float,
         metavar="E",
         help="upload target networks for calibration only if the predicted distance is likely off by more than this, "
         "such as 0.05 (default: in every calibration round)",
     )
-    parser.add_argument("--tracking", help="also write the curves to this tracker: mlflow or wandb")
     parser.add_argument("--diagnostics", action="store_true", help="also measure how well PTNU and DP predict")
     parser.add_argument("--fresh", action="store_true", help="delete an earlier run of this name and start over")
     parser.set_defaults(run=run)

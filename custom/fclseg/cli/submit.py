@@ -5,7 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from fclseg.cli.options import positive, preset_change
+from fclseg.cli.options import add_run_options, positive, preset_change
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError
 
@@ -21,9 +21,7 @@ def register(subparsers) -> None:
     )
     parser.add_argument("job", metavar="JOB", help="name of a job, such as fclopt_dp")
     parser.add_argument("--kit", type=Path, required=True, metavar="DIR", help="the lead's startup kit")
-    parser.add_argument("--preset", default="small", help="demo, small or paper (default small)")
-    parser.add_argument("--rounds", type=int, metavar="R", help="number of rounds (default: the preset's)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the whole run (default 0)")
+    add_run_options(parser, "a file on the server")
     parser.add_argument("--name", help="name of the run (default <job>-<preset>)")
     parser.add_argument(
         "--min-sites",
@@ -31,17 +29,6 @@ def register(subparsers) -> None:
         default=1,
         metavar="K",
         help="number of sites needed to start and for each round (default 1)",
-    )
-    parser.add_argument(
-        "--network",
-        metavar="FILE",
-        help="start from this whole network, a file on the server; 'shipped': the weights that come with the bundle "
-        "(default: the job's own start)",
-    )
-    parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
-    parser.add_argument("--tracking", help="also write the curves to this tracker: mlflow or wandb")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
     )
     parser.set_defaults(run=run)
 
