@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from nvflare.apis.fl_context import FLContext
@@ -75,6 +76,16 @@ def test_a_living_site_can_be_stopped(starter, tmp_path):
     assert [site.wait(60) for site in sites] == [-signal.SIGTERM, -signal.SIGKILL]
 
 
+def test_a_thread_kills_the_site_that_it_started_last(starter, tmp_path):
+    other = start(starter, tmp_path / "other", seconds=1000)
+    with ThreadPoolExecutor(1) as thread:
+        mine = thread.submit(start, starter, tmp_path / "mine", seconds=1000).result()
+        thread.submit(starter.kill_latest).result()
+    assert mine.wait(60) == -signal.SIGKILL and other.poll() is None
+    starter.kill_latest()
+    assert other.wait(60) == -signal.SIGKILL
+
+
 def test_two_sites_number_their_streams_differently(starter, tmp_path):
     """The server takes a second stream with a known number for a repetition and never answers it."""
     for name in ("first", "second"):
@@ -114,6 +125,10 @@ def test_a_run_that_is_over_waits_for_no_site(starter, tmp_path, monkeypatch):
     controller.stop_controller(FLContext())
     assert busy.poll() is None, "it gets some time to end by itself"
     assert busy.wait(60) == -signal.SIGKILL and quick.poll() == 3
+    killed = (True, None, "site-1")
+    assert starter.restarts.watch(lambda runner, client: killed, starter.kill_latest)(None, None) == killed, (
+        "it is not started again"
+    )
 
 
 def test_real_parties_start_no_starter(monkeypatch):
