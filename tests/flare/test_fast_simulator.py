@@ -115,6 +115,7 @@ def test_sites_start_without_the_starter_if_it_has_died(starter, tmp_path):
 
 def test_a_run_that_is_over_waits_for_no_site(starter, tmp_path, monkeypatch):
     """A site that was left out may train for hours, and the simulator would wait for it."""
+    starter = SiteStarter()  # one of its own, because it kills every site from now on
     monkeypatch.setattr(fast_simulator, "END_SECONDS", 1.0)
     monkeypatch.setattr(fast_simulator, "STARTERS", [starter])
     busy, quick = start(starter, tmp_path / "busy", seconds=1000), start(starter, tmp_path / "quick", code=3)
@@ -125,10 +126,11 @@ def test_a_run_that_is_over_waits_for_no_site(starter, tmp_path, monkeypatch):
     controller.stop_controller(FLContext())
     assert busy.poll() is None, "it gets some time to end by itself"
     assert busy.wait(60) == -signal.SIGKILL and quick.poll() == 3
-    killed = (True, None, "site-1")
-    assert starter.restarts.watch(lambda runner, client: killed, starter.kill_latest)(None, None) == killed, (
-        "it is not started again"
-    )
+    late = start(starter, tmp_path / "late", seconds=1000)
+    assert late.wait(60) == -signal.SIGKILL, "the simulator may start another site in the meantime"
+    died = (True, None, "site-1")
+    assert starter.restarts.watch(lambda runner, client: died, starter.kill_latest)(None, None) == died
+    starter.close()
 
 
 def test_real_parties_start_no_starter(monkeypatch):

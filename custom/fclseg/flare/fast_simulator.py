@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,7 +84,8 @@ class StartedSite:
 
     def _signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended in between
+                os.kill(self.pid, number)
 
 
 class SiteStarter:
@@ -133,13 +135,14 @@ class SiteStarter:
     def run_ended(self) -> None:
         """Kill the sites that are still there after ``END_SECONDS``, unless the simulator has ended by then."""
         self.restarts.run_ended()
-        timer = threading.Timer(END_SECONDS, self._kill_sites)
-        timer.daemon = True
-        timer.start()
+        threading.Thread(target=self._end_sites, daemon=True).start()
 
-    def _kill_sites(self) -> None:
-        for site in list(self._sites):
-            site.kill()
+    def _end_sites(self) -> None:
+        time.sleep(END_SECONDS)
+        while True:  # the simulator may start the next site instead of the one that was killed
+            for site in list(self._sites):
+                site.kill()
+            time.sleep(1.0)
 
     def close(self) -> None:
         """End the starter. The sites that it started go on."""
