@@ -1,5 +1,7 @@
 """Sites that misbehave, for tests: their job names this executor instead of the product's."""
 
+import os
+import signal
 import time
 
 import numpy as np
@@ -8,7 +10,7 @@ from fclseg.flare.executor import SiteExecutor
 
 
 class FaultyExecutor(SiteExecutor):
-    """``faults``: site -> ``nan``, ``raise`` or ``hang``; other sites behave."""
+    """``faults``: site -> ``nan``, ``raise``, ``hang`` or ``die``; other sites behave."""
 
     def __init__(self, learner_id: str, faults: dict[str, str]):
         super().__init__(learner_id)
@@ -24,6 +26,8 @@ class FaultyExecutor(SiteExecutor):
                 raise ZeroDivisionError("the site's computer is on fire")
             if fault == "hang":
                 time.sleep(50)
+            if fault == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
             result = train(data, fl_ctx, abort_signal)
             if fault == "nan":
                 next(iter(result.components["online"].values()))[...] = np.nan

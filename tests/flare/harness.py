@@ -71,6 +71,15 @@ class Simulation:
         return {f"{part}/{name}": tensor for part, state in states.items() for name, tensor in state.items()}
 
 
+def misbehave(simulation: Simulation, faults: dict[str, str]) -> None:
+    """Give the job's sites an executor with ``faults``."""
+    path = simulation.job / "app/config/config_fed_client.json"
+    document = json.loads(path.read_text())
+    executor = document["executors"][0]["executor"]
+    executor["path"], executor["args"]["faults"] = "faults.FaultyExecutor", faults
+    path.write_text(json.dumps(document))
+
+
 def identical(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     """Bit for bit."""
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)

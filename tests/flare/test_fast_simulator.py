@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from nvflare.apis.fl_context import FLContext
@@ -75,6 +76,16 @@ def test_a_living_site_can_be_stopped(starter, tmp_path):
     assert [site.wait(60) for site in sites] == [-signal.SIGTERM, -signal.SIGKILL]
 
 
+def test_a_thread_kills_the_site_that_it_started_last(starter, tmp_path):
+    other = start(starter, tmp_path / "other", seconds=1000)
+    with ThreadPoolExecutor(1) as thread:
+        mine = thread.submit(start, starter, tmp_path / "mine", seconds=1000).result()
+        thread.submit(starter.kill_latest).result()
+    assert mine.wait(60) == -signal.SIGKILL and other.poll() is None
+    starter.kill_latest()
+    assert other.wait(60) == -signal.SIGKILL
+
+
 def test_two_sites_number_their_streams_differently(starter, tmp_path):
     """The server takes a second stream with a known number for a repetition and never answers it."""
     for name in ("first", "second"):
@@ -104,6 +115,7 @@ def test_sites_start_without_the_starter_if_it_has_died(starter, tmp_path):
 
 def test_a_run_that_is_over_waits_for_no_site(starter, tmp_path, monkeypatch):
     """A site that was left out may train for hours, and the simulator would wait for it."""
+    starter = SiteStarter()  # one of its own, because it kills every site from now on
     monkeypatch.setattr(fast_simulator, "END_SECONDS", 1.0)
     monkeypatch.setattr(fast_simulator, "STARTERS", [starter])
     busy, quick = start(starter, tmp_path / "busy", seconds=1000), start(starter, tmp_path / "quick", code=3)
@@ -114,6 +126,11 @@ def test_a_run_that_is_over_waits_for_no_site(starter, tmp_path, monkeypatch):
     controller.stop_controller(FLContext())
     assert busy.poll() is None, "it gets some time to end by itself"
     assert busy.wait(60) == -signal.SIGKILL and quick.poll() == 3
+    late = start(starter, tmp_path / "late", seconds=1000)
+    assert late.wait(60) == -signal.SIGKILL, "the simulator may start another site in the meantime"
+    died = (True, None, "site-1")
+    assert starter.restarts.watch(lambda runner, client: died, starter.kill_latest)(None, None) == died
+    starter.close()
 
 
 def test_real_parties_start_no_starter(monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import Simulation, identical
+from harness import Simulation, identical, misbehave
 
 from fclseg.data.phantom import write_phantom
 from fclseg.federation.codecs.presets import PLAIN, get_codec
@@ -100,19 +100,11 @@ def test_killed_in_a_round_and_continued_gives_the_same_bits(tmp_path, cache, da
         assert torch.equal(states["method"]["remote.partitions"], checkpoint["others:bank:site-2/partitions"])
 
 
-def _misbehave(simulation: Simulation, faults: dict[str, str]) -> None:
-    path = simulation.job / "app/config/config_fed_client.json"
-    document = json.loads(path.read_text())
-    executor = document["executors"][0]["executor"]
-    executor["path"], executor["args"]["faults"] = "faults.FaultyExecutor", faults
-    path.write_text(json.dumps(document))
-
-
 @pytest.mark.nightly
 def test_sites_that_fail_do_not_stop_the_others(tmp_path, cache, data):
     settings = {**SETTINGS, "rounds": 2, "pretrain_timeout": 40}
     simulation = Simulation(tmp_path, cache, "fclopt", settings, data)
-    _misbehave(simulation, {"site-2": "nan", "site-3": "raise", "site-4": "hang"})
+    misbehave(simulation, {"site-2": "nan", "site-3": "raise", "site-4": "hang"})
     assert simulation.complete("-n", "4", "-t", "4") == 0, simulation.log[-3000:]
     for record in simulation.rounds:
         status = {site: report["status"] for site, report in record["sites"].items()}
@@ -127,7 +119,7 @@ def test_sites_that_fail_do_not_stop_the_others(tmp_path, cache, data):
 @pytest.mark.nightly
 def test_a_run_in_which_every_site_fails_says_why_and_fails(tmp_path, cache, data):
     simulation = Simulation(tmp_path, cache, "fedbyol", {**SETTINGS, "rounds": 1}, data)
-    _misbehave(simulation, {"site-1": "raise", "site-2": "raise"})
+    misbehave(simulation, {"site-1": "raise", "site-2": "raise"})
     assert simulation.complete("-n", "2", "-t", "2") == 2
     assert "round 0 has 0 valid answers but needs 1 (site-1: ZeroDivisionError" in simulation.log
 

@@ -17,7 +17,10 @@ from queue import Queue
 
 from catalogue import ROOT, Mutant, read_mutants
 
-LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "demo_output", "runs", "studies")
+CACHES = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache")
+RESULTS = {"demo_output", "runs", "studies"}
+"""Folders that commands write into the repository. The package has a folder ``runs``, too."""
+
 ABOUT = """# Mutants
 
 Each line is one deliberate one-line bug, applied to a copy of the repository by `make mutants`. "Killed" means that a
@@ -45,6 +48,11 @@ class Verdict:
     state: str
     by: str
     seconds: float
+
+
+def left_out(folder: str, names: list[str]) -> set[str]:
+    """What is not copied of a folder of the repository."""
+    return CACHES(folder, names) | (RESULTS if Path(folder) == ROOT else set())
 
 
 def pytest(root: Path, *arguments: str) -> int:
@@ -101,7 +109,7 @@ def run_all(mutants: list[Mutant], jobs: int, whole_suite: bool) -> list[Verdict
     with tempfile.TemporaryDirectory() as folder:
         copies: Queue[Path] = Queue()
         for number in range(jobs):
-            copies.put(Path(shutil.copytree(ROOT, Path(folder) / str(number), symlinks=True, ignore=LEFT_OUT)))
+            copies.put(Path(shutil.copytree(ROOT, Path(folder) / str(number), symlinks=True, ignore=left_out)))
         check_healthy(mutants, Path(folder) / "0")
 
         def one(mutant: Mutant) -> Verdict:

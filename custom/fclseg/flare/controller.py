@@ -22,7 +22,7 @@ from fclseg import __version__
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError, PassingError
 from fclseg.flare.attendance import Attendance
-from fclseg.flare.fast_simulator import end_simulation, speed_up_simulator
+from fclseg.flare.fast_simulator import end_simulation, gave_up, speed_up_simulator
 from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
 from fclseg.flare.messages import NEEDS_WHOLE, REASON, Message
 from fclseg.flare.meter import Meter
@@ -31,6 +31,7 @@ from fclseg.flare.rounds import RunLoop
 from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings, start_over
 from fclseg.flare.simulation import shared_places
+from fclseg.flare.site_task import SiteTask
 from fclseg.flare.stream_timers import share_stream_timers
 
 POLL_SECONDS = 0.05
@@ -150,7 +151,7 @@ class RoundController(Controller):
             client_task.result = None  # free the memory: the result has been aggregated or refused
 
         tasks = {
-            site: Task(task_name, message.to_shareable(), timeout=timeout, result_received_cb=received)
+            site: SiteTask(task_name, message.to_shareable(), timeout=timeout, result_received_cb=received)
             for site, message in messages.items()
         }
         for site, task in tasks.items():
@@ -165,6 +166,8 @@ class RoundController(Controller):
         return failures
 
     def _fault(self, site: str, task: Task, timeout: int) -> str:
+        if gave_up(site):
+            return "is not started again, because its process keeps dying"
         if self._pulses.is_silent(site):
             return f"has given no sign of life for {SILENT_SECONDS:.0f} s"
         return f"did not finish task {task.name} within {timeout} s" if task.client_tasks else "fetched no task"
@@ -180,7 +183,7 @@ class RoundController(Controller):
                 )
             late = time.monotonic() - started > pickup
             for site, task in waiting.items():
-                if (late and not task.client_tasks) or self._pulses.is_silent(site):
+                if (late and not task.client_tasks) or self._pulses.is_silent(site) or gave_up(site):
                     self.cancel_task(task, TaskCompletionStatus.TIMEOUT, fl_ctx)
             time.sleep(POLL_SECONDS)
 

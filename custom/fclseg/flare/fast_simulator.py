@@ -1,5 +1,5 @@
 """Removes the waiting from NVFlare's simulator: sites start from a prepared process, nothing sleeps for a second, and
-a finished run waits for no site.
+a finished run waits for no site. A site whose process dies is started again (``site_restarts``).
 
 NVFlare 2.9.0 sleeps for a second before each task, looks once per second whether the site's process is ready, and
 starts a new interpreter for each task if it has fewer threads than sites. Neither a job nor an option of the command
@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,7 @@ from weakref import WeakSet
 from nvflare.private.fed.app.simulator import simulator_runner
 
 from fclseg.flare import site_starter
+from fclseg.flare.site_restarts import SiteRestarts
 from fclseg.flare.site_starter import Request
 
 SHORT_SECONDS = 0.02
@@ -82,7 +84,8 @@ class StartedSite:
 
     def _signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended in between
+                os.kill(self.pid, number)
 
 
 class SiteStarter:
@@ -94,13 +97,20 @@ class SiteStarter:
             command = [sys.executable, "-m", site_starter.__name__, str(theirs.fileno())]
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
         self._sites: WeakSet[StartedSite | subprocess.Popen] = WeakSet()  # those that the simulator still looks at
+        self._latest = threading.local()
+        self.restarts = SiteRestarts()
 
     def start(self, arguments: list[str], env: dict[str, str], **_: Any) -> StartedSite | subprocess.Popen:
         """Start ``python -m MODULE ...`` in place of ``subprocess.Popen``. NVFlare's options (a new session) are always
         the same."""
         site = self._start(arguments, env)
         self._sites.add(site)
+        self._latest.site = site
         return site
+
+    def kill_latest(self) -> None:
+        """Kill the site that the calling thread started last."""
+        self._latest.site.kill()
 
     def _start(self, arguments: list[str], env: dict[str, str]) -> StartedSite | subprocess.Popen:
         """A copy of the prepared process, or a new interpreter.
@@ -124,13 +134,15 @@ class SiteStarter:
 
     def run_ended(self) -> None:
         """Kill the sites that are still there after ``END_SECONDS``, unless the simulator has ended by then."""
-        timer = threading.Timer(END_SECONDS, self._kill_sites)
-        timer.daemon = True
-        timer.start()
+        self.restarts.run_ended()
+        threading.Thread(target=self._end_sites, daemon=True).start()
 
-    def _kill_sites(self) -> None:
-        for site in list(self._sites):
-            site.kill()
+    def _end_sites(self) -> None:
+        time.sleep(END_SECONDS)
+        while True:  # the simulator may start the next site instead of the one that was killed
+            for site in list(self._sites):
+                site.kill()
+            time.sleep(1.0)
 
     def close(self) -> None:
         """End the starter. The sites that it started go on."""
@@ -160,6 +172,11 @@ def end_simulation() -> None:
         starter.run_ended()
 
 
+def gave_up(site: str) -> bool:
+    """Whether a simulated site is no longer started because its process keeps dying. False outside the simulator."""
+    return any(starter.restarts.gave_up(site) for starter in STARTERS)
+
+
 def speed_up_simulator() -> None:
     """Called in the server's process of a job. Does nothing outside the simulator."""
     if not in_simulator() or sys.platform != "linux":
@@ -170,3 +187,5 @@ def speed_up_simulator() -> None:
         subprocess=SimpleNamespace(Popen=starter.start, TimeoutExpired=subprocess.TimeoutExpired),
         time=SimpleNamespace(time=time.time, sleep=lambda seconds: time.sleep(min(seconds, SHORT_SECONDS))),
     )
+    runner = simulator_runner.SimulatorClientRunner
+    runner.do_one_task = starter.restarts.watch(runner.do_one_task, starter.kill_latest)
