@@ -37,6 +37,7 @@ RESTART_SECONDS = 5
 DISK = "64m"
 CHANGES = ["networks.channels", "images.size", "images.pixel_scale", "pretraining.batch_size"]
 """Settings that the soak test changes, and that the sites' policies allow."""
+KEPT = ("config.json", "result.json")
 NAMES = {"parent": ("server_train", "client_train"), "job": ("runner_process", "worker_process")}
 
 
@@ -122,12 +123,15 @@ class FaultBench:
 
     def processes(self, party: str, *kinds: str) -> list[psutil.Process]:
         """The party's own process (``parent``), the processes of its jobs (``job``), or both."""
-        wanted = [name for kind in kinds for name in NAMES[kind]]
-        root = psutil.Process(self.federation.pid(party))
-        found = [one for one in (root, *root.children(recursive=True)) if _matches(one, wanted)]
+        found = self._find(party, *kinds)
         if not found:
             raise FCLSegError(f"{party} has no process of the kind {' or '.join(kinds)}: see {self.out}/{party}.log")
         return found
+
+    def _find(self, party: str, *kinds: str) -> list[psutil.Process]:
+        wanted = [name for kind in kinds for name in NAMES[kind]]
+        root = psutil.Process(self.federation.pid(party))
+        return [one for one in (root, *root.children(recursive=True)) if _matches(one, wanted)]
 
     def strike(self, party: str, *kinds: str, number: int = signal.SIGKILL) -> list[psutil.Process]:
         struck = self.processes(party, *kinds)
@@ -163,9 +167,15 @@ class FaultBench:
         return hashlib.sha256(parts).hexdigest()[:12]
 
     def forget(self, run: str) -> None:
-        """Free the small file systems for the next runs."""
+        """Free the small file systems for the next runs, once the run's job has ended. What says that the run is
+        complete stays, because the server would start the run over."""
+        until(lambda: not self._find(SERVER, "job"), "the end of the job")
         for party in (SERVER, *self.links):
-            shutil.rmtree(self.disk(party) / run, ignore_errors=True)
+            for path in (self.disk(party) / run).glob("*"):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path.name not in KEPT:
+                    path.unlink()
 
     def meta(self, job_id: str) -> str:
         with contextlib.suppress(FCLSegError, subprocess.TimeoutExpired):

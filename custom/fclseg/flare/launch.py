@@ -30,7 +30,8 @@ POLL_SECONDS = 0.5
 COMMAND = "command"
 """The name under which the command that starts a simulator locks the run folder."""
 PICKUP_SECONDS = 180
-"""Every site has its own process here, so a site that does not fetch its task for that long has died."""
+"""Every site has its own process here, so a site that does not fetch its task for that long has died. On Linux,
+``site_restarts`` notices that earlier."""
 
 
 def read_job(job: Path) -> tuple[dict[str, Any], dict[str, Any]]:
