@@ -51,13 +51,14 @@ def test_rows_say_so_and_jobs_that_always_do_stay_what_they_are():
 
 
 def test_fine_tuning_starts_from_a_network_that_segments(cells):
+    """A network that was trained to predict motion no longer segments, so it is fine-tuned like any other."""
     found = cells("shipped", "fcl", "motion", plain=True)
     shipped = next(cell for cell in found["Shipped weights"] if cell.labels == 1)
-    for method in ("FCL", "Motion"):
+    for method, labels, settings in (("FCL", {0, 1}, shipped.preset), ("Motion", {1}, PRESET)):
         plain, started = found[method], found[f"{method}, from shipped weights"]
         full = [cell for cell in started if cell.mode == "full"]
-        assert {cell.labels for cell in full} == {0, 1} and all(cell.whole_network for cell in full)
-        assert {cell.preset for cell in full if cell.labels} == {shipped.preset}, "the settings of all such rows"
+        assert {cell.labels for cell in full} == labels and all(cell.whole_network for cell in full)
+        assert {cell.preset for cell in full if cell.labels} == {settings}
         frozen = next(cell for cell in started if cell.mode == "frozen")
         assert not frozen.whole_network and frozen.labels == 1
         assert {cell.labels for cell in plain} == {1}

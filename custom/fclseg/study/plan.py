@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import MODEL, SHIPPED, get_row
+from fclseg.federation.exchange import ENCODER, MODEL, SHIPPED, get_row
 from fclseg.presets import Preset
 from fclseg.study.cells import FULL, RANDOM, Dataset, Finetuning, Pretraining
 from fclseg.study.tables import Table, TableRow
@@ -93,11 +93,16 @@ def plan(request: Request) -> list[Planned]:
 
 
 def _segments(request: Request, row: TableRow) -> bool:
-    """Whether its pre-training gives a network that already segments the structures of the target."""
+    """Whether its pre-training gives a network that already segments the structures of the target.
+
+    A method that trains only the encoder leaves the start's decoder in place. One that trains the whole network for
+    something else, such as motion, does not.
+    """
     same = request.data.anatomy.structures == request.target.anatomy.structures
     if row.job in (RANDOM, SHIPPED):
         return same and row.job == SHIPPED
-    return same and (row.options.start is not None or get_row(row.job).hands_over == MODEL)
+    trained = get_row(row.job).hands_over
+    return same and (trained == MODEL or (trained == ENCODER and row.options.start is not None))
 
 
 def _finetuned_with(request: Request, row: TableRow, labels: int) -> Preset:
