@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -86,6 +87,8 @@ def test_a_recipe_runs_as_proof_of_concept(tmp_path, monkeypatch, hospitals, cap
         _check(Path(result) / "workspace" / "fclseg", capfd)
     finally:
         env.stop(clean_up=True)
+        # NVFlare may leave parties behind, and they would keep the port that every proof of concept uses.
+        subprocess.run(["pkill", "-KILL", "-f", str(tmp_path / "poc")], check=False)
 
 
 @pytest.mark.nightly
