@@ -161,6 +161,7 @@ def test_a_job_keeps_its_own_start():
     arguments = build_parser().parse_args(["pretrain", "--job", "x", "--preset", "small"])
     settings = _changes(arguments, {"job": "mean_teacher"})
     assert (settings["network"], settings["changes"]) == ("shipped", {"pretraining.rounds": 2})
+    assert _changes(arguments, {"job": "fcl", "network": "/srv/own.safetensors"})["network"] == "/srv/own.safetensors"
 
 
 def test_one_line_per_round(tmp_path, capsys):

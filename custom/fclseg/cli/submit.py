@@ -21,7 +21,7 @@ def register(subparsers) -> None:
     )
     parser.add_argument("job", metavar="JOB", help="name of a job, such as fclopt_dp")
     parser.add_argument("--kit", type=Path, required=True, metavar="DIR", help="the lead's startup kit")
-    add_run_options(parser, "a file on the server")
+    add_run_options(parser, "the full path of a file on the server")
     parser.add_argument("--name", help="name of the run (default <job>-<preset>)")
     parser.add_argument(
         "--min-sites",
