@@ -46,23 +46,27 @@ ABOUT = (
 
 def train_weights(name: str) -> Path:
     """Train the weights of an anatomy and write them to its bundle."""
-    recipe, anatomy = RECIPES[name], get_anatomy(name)
-    folder = phantom_folder(anatomy, recipe.patients)
-    patients = sorted({volume.patient for volume in read_folder(folder, name)})
+    recipe = RECIPES[name]
+    folder = phantom_folder(get_anatomy(name), recipe.patients)
+    with (
+        tempfile.TemporaryDirectory() as output
+    ):  # the record contains folders of this machine and is not part of the bundle
+        return publish(train_on(folder, recipe, name, Path(output)), name)
+
+
+def train_on(folder: Path, recipe: Recipe, name: str, output: Path) -> Path:
+    """Train on all patients of a folder and return the model's file in ``output``."""
     spec = FinetuneSpec(
         dataset_dir=folder,
-        train_patients=tuple(patients),
+        train_patients=tuple(sorted({volume.patient for volume in read_folder(folder, name)})),
         validation_patients=(),
-        anatomy=anatomy,
+        anatomy=get_anatomy(name),
         preset=recipe.preset,
         seed=recipe.seed,
         overrides={"epochs": recipe.epochs, "learning_rate": recipe.lr},
     )
-    with (
-        tempfile.TemporaryDirectory() as output
-    ):  # the record contains folders of this machine and is not part of the bundle
-        finetune(spec, output, progress=True)
-        return publish(Path(output) / MODEL, name)
+    finetune(spec, output, progress=True)
+    return output / MODEL
 
 
 def publish(trained: Path, name: str) -> Path:

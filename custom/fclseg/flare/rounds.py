@@ -20,8 +20,8 @@ from fclseg.flare.reports import read_report
 from fclseg.flare.runs.run_folder import RunFolder, describe
 from fclseg.flare.settings import RunSettings
 from fclseg.methods.registry import build_method
-from fclseg.networks.averaging import average_with_start
 from fclseg.networks.loading import load_encoder
+from fclseg.networks.start_share import average_with_start
 
 Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], dict[str, str]]
 """(task, message per site, time-out, what to do with an answer) -> the sites that failed, and why."""

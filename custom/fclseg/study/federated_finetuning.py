@@ -16,9 +16,9 @@ from fclseg.finetune.protocols import Draw
 from fclseg.local.federation import LocalFederation, LocalSite
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method
-from fclseg.networks.averaging import average_with_start
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import load_encoder
+from fclseg.networks.start_share import average_with_start
 from fclseg.presets import Preset
 from fclseg.study.cells import FEDERATED_JOB, FROZEN, Finetuning
 
