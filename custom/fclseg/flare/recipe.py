@@ -40,7 +40,10 @@ class GeneratedConfig(FedJobConfig):
         self._row, self._settings = row, settings
 
     def generate_job_config(self, job_root: str) -> None:
-        write_job(Path(job_root) / self.job_name, self._row, self._settings, simulator=False)
+        folder = Path(job_root) / self.job_name
+        write_job(folder, self._row, self._settings, simulator=False)
+        meta = json.loads((folder / "meta.json").read_text()) | {"min_clients": self.min_clients}
+        write_text(folder / "meta.json", json.dumps(meta, indent=2) + "\n")
 
 
 class GeneratedJob(FedJob):
@@ -62,11 +65,17 @@ class PretrainRecipe(Recipe):
         row = get_row(job)
         chosen = completed(row, {"preset": "demo"} | settings)
         self.settings = RunSettings.read({"job": job, **chosen}, {})  # an invalid setting is refused here, not later
-        super().__init__(GeneratedJob(row, chosen))
+        job = GeneratedJob(row, chosen)
+        self._config = job.job
+        super().__init__(job)
 
     def process_env(self, env: ExecEnv) -> None:
         """A simulation gets the allow-list of classes that hospitals have. NVFlare's proof of concept gets our kits, in
-        which one person may do everything."""
+        which one person may do everything.
+
+        It starts all its sites and waits for none. The job does, because a site that joins a run later ends the job and
+        continues the run with another one, which NVFlare's recipes do not follow.
+        """
         if isinstance(env, SimEnv):
             allowed = json.dumps(resources(SERVER_CLASSES + SITE_CLASSES))
             write_text(Path(env.workspace_root) / self.name / "local" / "resources.json", allowed)
@@ -77,3 +86,4 @@ class PretrainRecipe(Recipe):
             path = workspace.with_name(f"{workspace.name}-project.yml")
             write_text(path, yaml.safe_dump(project, sort_keys=False))
             env.project_conf_path, env.username = str(path), POC_USER
+            self._config.min_clients = len(sites)
