@@ -1,6 +1,6 @@
 """What each part of the phantom adds: leave it out, train on the rest, and segment real patients without any label.
 
-    python benchmarks/phantom_ablation.py --data ACDC --out DIR [--seeds 2] [--only contrast texture]
+    python benchmarks/phantom_ablation.py --data ACDC --out DIR [--seeds 2] [--only contrasts texture]
 
 Every network is trained on 100 phantoms in the same number of steps, a third of the shipped weights', and scored
 without refinement. A seed changes hearts, scanners and training. What is in DIR/figures.json is not computed again.

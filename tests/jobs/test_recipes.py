@@ -43,12 +43,13 @@ def test_a_recipe_with_an_unknown_setting_is_refused():
 def test_a_proof_of_concept_starts_with_all_its_sites(tmp_path, monkeypatch):
     """NVFlare submits the job while sites are still starting."""
     monkeypatch.setenv("NVFLARE_POC_WORKSPACE", str(tmp_path / "poc"))
-    recipe = PretrainRecipe("fclopt_dp", rounds=2)
-    for folder, fewest in (("hospitals", 1), ("poc", 3)):
-        if folder == "poc":
-            recipe.process_env(PocEnv(num_clients=3))
-        recipe.export(str(tmp_path / folder))
-        meta = json.loads((tmp_path / folder / "fclopt_dp" / "meta.json").read_text())
+    recipe, poc = PretrainRecipe("fclopt_dp", rounds=2), PocEnv(num_clients=3)
+    simulation = SimEnv(num_clients=2, workspace_root=str(tmp_path / "simulation"))
+    for number, (env, fewest) in enumerate([(None, 1), (poc, 3), (poc, 3), (simulation, 1)]):
+        if env is not None:
+            recipe.process_env(env)
+        recipe.export(str(tmp_path / str(number)))
+        meta = json.loads((tmp_path / str(number) / "fclopt_dp" / "meta.json").read_text())
         assert (meta["min_clients"], meta["name"], meta["deploy_map"]) == (fewest, "fclopt_dp", {"app": ["@ALL"]})
 
 

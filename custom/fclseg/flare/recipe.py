@@ -65,9 +65,9 @@ class PretrainRecipe(Recipe):
         row = get_row(job)
         chosen = completed(row, {"preset": "demo"} | settings)
         self.settings = RunSettings.read({"job": job, **chosen}, {})  # an invalid setting is refused here, not later
-        job = GeneratedJob(row, chosen)
-        self._config = job.job
-        super().__init__(job)
+        generated = GeneratedJob(row, chosen)
+        self._config, self._fewest = generated.job, generated.job.min_clients
+        super().__init__(generated)
 
     def process_env(self, env: ExecEnv) -> None:
         """A simulation gets the allow-list of classes that hospitals have. NVFlare's proof of concept gets our kits, in
@@ -79,11 +79,14 @@ class PretrainRecipe(Recipe):
         if isinstance(env, SimEnv):
             allowed = json.dumps(resources(SERVER_CLASSES + SITE_CLASSES))
             write_text(Path(env.workspace_root) / self.name / "local" / "resources.json", allowed)
-        if isinstance(env, PocEnv) and not env.project_conf_path:
+        self._config.min_clients = self._fewest  # a recipe can be executed in several environments
+        if isinstance(env, PocEnv):
             workspace = Path(env.poc_workspace).absolute()
+            path = workspace.with_name(f"{workspace.name}-project.yml")
+            if env.project_conf_path and env.project_conf_path != str(path):
+                return
             sites = env.clients or [f"site-{number + 1}" for number in range(env.num_clients)]
             project = describe_project(POC_HOST, sites, POC_PORT, workspace / STORE, alone=True)
-            path = workspace.with_name(f"{workspace.name}-project.yml")
             write_text(path, yaml.safe_dump(project, sort_keys=False))
             env.project_conf_path, env.username = str(path), POC_USER
             self._config.min_clients = len(sites)
