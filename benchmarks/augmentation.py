@@ -13,12 +13,12 @@ from pathlib import Path
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.registry import ANATOMIES
-from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 
 TARGET = 0.10

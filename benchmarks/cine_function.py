@@ -19,11 +19,11 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
-from fclseg.data.phantom import write_phantom
-from fclseg.finetune.inference.cases import find_cases
-from fclseg.finetune.inference.run import Inference
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.inference.cases import find_cases
+from fclseg.inference.run import Inference
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import load_model
+from fclseg.phantom.dataset import write_phantom
 from fclseg.resources import shipped_model
 
 VALUES = {"LV": 3, "RV": 1}

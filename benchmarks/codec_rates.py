@@ -15,7 +15,6 @@ import torch
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.cli.options import preset_change
-from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
 from fclseg.federation.codecs.codec import Codec
@@ -27,6 +26,7 @@ from fclseg.federation.codecs.uniform import Uniform
 from fclseg.federation.states import Arrays, array_bytes, parameter_names, to_arrays
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import Preset, full_name, get_preset
 
 COMPONENTS = ("online", "predictor")

@@ -19,12 +19,12 @@ import numpy as np
 from cine_function import truth
 from scipy import ndimage
 
-from fclseg.data.phantom import write_phantom
 from fclseg.errors import DataError
-from fclseg.finetune.inference.cases import find_cases
-from fclseg.finetune.inference.run import Inference
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.inference.cases import find_cases
+from fclseg.inference.run import Inference
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import load_model
+from fclseg.phantom.dataset import write_phantom
 from fclseg.resources import shipped_model
 
 WRONG_POINTS = 10.0

@@ -24,11 +24,11 @@ sys.path.append(str(Path(__file__).parents[1] / "poc"))
 from faulty_link import FaultyLink
 from parties import PROJECT, SERVER, Federation
 
-from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
 from fclseg.flare.jobs import write_job
 from fclseg.flare.place import LOCAL_FILE
+from fclseg.phantom.dataset import write_phantom
 
 SITES, LATE = ("site-1", "site-2"), "site-3"
 ROUNDS = 20

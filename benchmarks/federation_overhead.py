@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from fclseg.cli import main as fclseg
-from fclseg.data.phantom import write_phantom
 from fclseg.flare import site_starter
+from fclseg.phantom.dataset import write_phantom
 
 ROOT = Path(__file__).parents[1]
 

@@ -21,7 +21,6 @@ import torch
 
 from fclseg.anatomy.families.acdc import ANATOMY
 from fclseg.anatomy.folders import read_folder
-from fclseg.data.phantom import phantom_sites, write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
 from fclseg.data.slices import SliceStore, open_store
@@ -31,6 +30,7 @@ from fclseg.federation.states import to_arrays, to_tensors
 from fclseg.methods.fcl import FCL
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import cosine_lr, make_optimizer, train_round
+from fclseg.phantom.dataset import phantom_sites, write_phantom
 from fclseg.presets import Preset, get_preset
 from fclseg.randomness import generator
 

@@ -29,9 +29,9 @@ from fclseg.anatomy.families.plain import from_labels
 from fclseg.dicom.importing import import_folder
 from fclseg.dicom.results import write_phases
 from fclseg.dicom.segmentation import read_segmentation
-from fclseg.finetune.inference.cases import find_cases
-from fclseg.finetune.inference.run import Inference
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.inference.cases import find_cases
+from fclseg.inference.run import Inference
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "dicom"))

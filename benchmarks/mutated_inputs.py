@@ -28,9 +28,9 @@ from torch import nn
 
 from fclseg.anatomy.families.plain import from_labels
 from fclseg.data.check import check_folder
-from fclseg.finetune.inference.cases import find_cases
-from fclseg.finetune.inference.run import Inference
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.inference.cases import find_cases
+from fclseg.inference.run import Inference
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 
 SHAPE, SIZES = (26, 24, 4), (1.5, 1.5, 8.0)

@@ -25,13 +25,13 @@ from outcomes import REFUSED, Counts, outcome_of, report
 from fclseg.anatomy.folders import scan_folder
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.assignment import read_assignment
-from fclseg.data.phantom import write_phantom
 from fclseg.data.sites import Splits
 from fclseg.documents import read_json
-from fclseg.flare.hospital.policy import Policy, read_site_file
 from fclseg.flare.runs.run_folder import RunFolder
+from fclseg.hospital.policy import Policy, read_site_file
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.model_file import TrainedModel, load_model, write_model
+from fclseg.phantom.dataset import write_phantom
 from fclseg.study.report.page import write_report
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "study"))

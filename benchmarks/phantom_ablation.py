@@ -20,15 +20,15 @@ import numpy as np
 import torch
 from scipy import stats
 
-from fclseg.data import phantom, phantom_body
-from fclseg.data.phantom_body import Contrast, Plane
-from fclseg.data.phantom_heart import Heart
-from fclseg.data.phantom_scanner import Scanner
-from fclseg.data.phantom_slices import FRAMES, SEED
 from fclseg.finetune.dataset import open_labelled
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.weights import Recipe, train_on
 from fclseg.networks.model_file import load_model
+from fclseg.phantom import body, dataset
+from fclseg.phantom.body import Contrast, Plane
+from fclseg.phantom.heart import Heart
+from fclseg.phantom.scanner import Scanner
+from fclseg.phantom.slices import FRAMES, SEED
 
 ANATOMY = "acdc"
 WHOLE = "whole phantom"
@@ -42,7 +42,7 @@ class Without:
     heart: dict[str, Any] = field(default_factory=dict)  # attributes that are the same in every heart
     scanner: dict[str, Any] = field(default_factory=dict)  # attributes that are the same in every scanner
     group: str | None = None  # the only group of patients
-    painters: tuple[str, ...] = ()  # functions of phantom_body that paint nothing
+    painters: tuple[str, ...] = ()  # functions of phantom/body.py that paint nothing
     flat: bool = False  # tissues without texture
     scanners: int = PATIENTS
     patients: int = PATIENTS
@@ -87,7 +87,7 @@ def replaced(module: ModuleType | type, **values: Any) -> Iterator[None]:
 
 def write(folder: Path, without: Without, seed: int) -> None:
     """A data set of phantoms that lack something."""
-    draw_heart, draw_scanner = phantom.draw_heart, phantom.draw_scanner
+    draw_heart, draw_scanner = dataset.draw_heart, dataset.draw_scanner
 
     def heart(seed: int, patient: int, family) -> Heart:
         groups = {without.group: family.groups[without.group]} if without.group else family.groups
@@ -101,11 +101,11 @@ def write(folder: Path, without: Without, seed: int) -> None:
 
     nothing = {name: lambda *_: None for name in without.painters}
     with (
-        replaced(phantom, draw_heart=heart, draw_scanner=scanner),
-        replaced(phantom_body, **nothing),
+        replaced(dataset, draw_heart=heart, draw_scanner=scanner),
+        replaced(body, **nothing),
         replaced(Plane, texture=flat if without.flat else Plane.texture),
     ):
-        phantom.write_phantom(folder, ANATOMY, without.patients, seed, sites=without.scanners, frames=FRAMES)
+        dataset.write_phantom(folder, ANATOMY, without.patients, seed, sites=without.scanners, frames=FRAMES)
 
 
 def measure(without: Without, seed: int, folder: Path, data: Path) -> dict[str, Any]:

@@ -17,10 +17,10 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "flare"))
 from inprocess import InProcess
 
-from fclseg.data.phantom import write_phantom
 from fclseg.finetune.run import FinetuneSpec, finetune
 from fclseg.flare.messages import Message
 from fclseg.flare.runs.run_folder import GLOBAL
+from fclseg.phantom.dataset import write_phantom
 
 SITES = [f"site-{number}" for number in range(1, 5)]
 BAD, FACTOR = SITES[-1], 1000

@@ -33,19 +33,19 @@ from monai.transforms import (
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import read_images
 from fclseg.anatomy.registry import ANATOMIES
-from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import SliceStore, open_store
 from fclseg.federation.averaging import WeightedMean
 from fclseg.federation.states import to_arrays
-from fclseg.finetune.inference.measure import measure
-from fclseg.finetune.inference.overlay import write_overlay
-from fclseg.finetune.inference.segment import Segmentation, Segmenter
+from fclseg.inference.measure import measure
+from fclseg.inference.overlay import write_overlay
+from fclseg.inference.segment import Segmentation, Segmenter
 from fclseg.methods.base import Method
 from fclseg.methods.byol import byol_loss
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import _step, make_optimizer
 from fclseg.networks.model_file import load_model
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import Preset, get_preset
 from fclseg.randomness import generator
 from fclseg.resources import shipped_model

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from fclseg.cli import main as fclseg
-from fclseg.data.phantom import write_phantom
+from fclseg.phantom.dataset import write_phantom
 
 ROOT = Path(__file__).parents[1]
 

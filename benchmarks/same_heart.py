@@ -18,7 +18,7 @@ import numpy as np
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume, read_images
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import load_model
 from fclseg.resources import shipped_model
 

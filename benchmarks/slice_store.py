@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from fclseg.anatomy.folders import read_folder
-from fclseg.data.phantom import write_phantom
 from fclseg.data.preprocess import Preprocessor
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 from fclseg.randomness import generator
 

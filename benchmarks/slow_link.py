@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from fclseg.data.phantom import write_phantom
 from fclseg.federation.exchange import get_row
 from fclseg.flare.jobs import DEFAULTS, budget, write_job
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import full_name, get_preset
 
 ROOT = Path(__file__).parents[1]

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from fclseg.data.phantom import write_phantom
+from fclseg.phantom.dataset import write_phantom
 
 ROOT = Path(__file__).parents[1]
 

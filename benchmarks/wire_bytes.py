@@ -20,8 +20,8 @@ from codec_rates import update
 from recorded_run import ROOT, read_records
 
 from fclseg.cli import main as fclseg
-from fclseg.data.phantom import write_phantom
 from fclseg.federation.codecs.presets import CODECS, PLAIN
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import full_name, get_preset
 
 FCL_MEGABYTES = 124.2

@@ -22,8 +22,8 @@ from PIL import Image
 from fclseg.anatomy.families.acdc import ANATOMY
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume
-from fclseg.data.phantom import write_phantom
 from fclseg.data.slices import SliceStore, open_store
+from fclseg.phantom.dataset import write_phantom
 
 COLOURS = {structure.name: structure.colour for structure in ANATOMY.structures}
 LEVELS = {"base": 0.15, "middle": 0.5, "apex": 0.85}

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from parties import Federation
 
-from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
 from fclseg.flare.jobs import DEFAULTS, completed, write_job
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.unet import UNet
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 
 SITES = ("site-1", "site-2")

@@ -10,9 +10,9 @@ from fclseg.data.sites import Splits
 from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.errors import DataError, FCLSegError
 from fclseg.files import whole_lines
-from fclseg.flare.hospital.admission import FOLDER, Admissions
-from fclseg.flare.hospital.policy import read_site_file
 from fclseg.flare.runs.run_folder import RunFolder
+from fclseg.hospital.admission import FOLDER, Admissions
+from fclseg.hospital.policy import read_site_file
 from fclseg.study.cache import Cache
 from fclseg.study.report.page import write_report
 

@@ -6,8 +6,8 @@ import pytest
 from inprocess import InProcess
 
 from fclseg.cli import main
-from fclseg.data.phantom import write_phantom
 from fclseg.data.sites import Splits
+from fclseg.phantom.dataset import write_phantom
 
 
 @pytest.fixture(scope="module")

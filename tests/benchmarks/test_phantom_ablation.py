@@ -8,8 +8,8 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from fclseg.data import phantom, phantom_body
-from fclseg.data.phantom import draw_scanner, write_phantom
+from fclseg.phantom import body, dataset
+from fclseg.phantom.dataset import draw_scanner, write_phantom
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "phantom_ablation.py"
 SEED = 7
@@ -39,14 +39,14 @@ def _image(folder, patient=1):
 
 
 def test_nothing_left_out_is_the_phantom(written, tmp_path):
-    before = {module: dict(vars(module)) for module in (phantom, phantom_body)}
-    texture = phantom_body.Plane.texture
+    before = {module: dict(vars(module)) for module in (dataset, body)}
+    texture = body.Plane.texture
     folder = written()
     write_phantom(tmp_path / "plain", "acdc", 2, SEED, sites=2, frames=2)
     for patient in (1, 2):
         np.testing.assert_array_equal(_image(folder, patient).dataobj, _image(tmp_path / "plain", patient).dataobj)
     assert {module: dict(vars(module)) for module in before} == before
-    assert phantom_body.Plane.texture is texture
+    assert body.Plane.texture is texture
 
 
 def test_one_group_and_one_geometry(written):
@@ -66,11 +66,11 @@ def test_flat_tissue_without_its_surroundings(written):
 
 
 def test_every_variant_names_what_a_heart_or_scanner_has(ablation):
-    heart, scanner = phantom.draw_heart(SEED, 1), draw_scanner(SEED, 0)
+    heart, scanner = dataset.draw_heart(SEED, 1), draw_scanner(SEED, 0)
     for without in ablation.VARIANTS.values():
         assert all(hasattr(heart, name) for name in without.heart)
         assert all(hasattr(scanner, name) for name in without.scanner)
-        assert all(callable(getattr(phantom_body, name)) for name in without.painters)
+        assert all(callable(getattr(body, name)) for name in without.painters)
 
 
 def test_the_difference_is_paired_by_patient(ablation):

@@ -13,10 +13,10 @@ import pytest
 import torch
 from monai.bundle import ConfigWorkflow, ckpt_export, verify_metadata, verify_net_in_out
 
-from fclseg.data.phantom import write_phantom
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import save_encoder
 from fclseg.networks.model_file import load_model
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 
 pytestmark = pytest.mark.timeout(1800)  # starting a process that imports MONAI takes minutes on a loaded machine

@@ -9,11 +9,11 @@ import torch
 from monai.bundle import ConfigParser
 from monai.inferers import Inferer, SliceInferer
 
-from fclseg.data.phantom import write_phantom
-from fclseg.finetune.inference.cases import find_cases
-from fclseg.finetune.inference.run import Inference
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.inference.cases import find_cases
+from fclseg.inference.run import Inference
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import load_model
+from fclseg.phantom.dataset import write_phantom
 from fclseg.resources import bundle_folder, shipped_model
 
 KEYS = ("preprocessing", "inferer", "network_def", "postprocessing")

@@ -9,12 +9,12 @@ import torch
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import read_images
-from fclseg.data.phantom import write_phantom
-from fclseg.data.phantom_slices import SEED
-from fclseg.finetune.inference.segment import REACH_MM, Segmenter
 from fclseg.finetune.weights import RECIPES
+from fclseg.inference.segment import REACH_MM, Segmenter
 from fclseg.networks.interface import widths
 from fclseg.networks.model_file import load_model
+from fclseg.phantom.dataset import write_phantom
+from fclseg.phantom.slices import SEED
 from fclseg.presets import get_preset
 from fclseg.resources import BUNDLES, bundle_folder, resource_names, shipped_model
 

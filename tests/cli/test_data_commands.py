@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from fclseg.cli import main
-from fclseg.data.phantom import write_phantom
 from fclseg.data.sites import Splits
+from fclseg.phantom.dataset import write_phantom
 
 PATIENTS = 16
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.networks.loading import read_tensors, write_tensors
 from fclseg.networks.model_file import load_model
+from fclseg.phantom.dataset import write_phantom
 
 pytestmark = pytest.mark.timeout(1800)  # starting a process that imports MONAI takes minutes on a loaded machine
 

@@ -14,9 +14,9 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.cli import main
 from fclseg.data.check import check_folder
 from fclseg.errors import DataError
-from fclseg.finetune.inference.cases import find_cases
-from fclseg.finetune.inference.run import Inference
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.inference.cases import find_cases
+from fclseg.inference.run import Inference
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 
 pydicom, highdicom = pytest.importorskip("pydicom"), pytest.importorskip("highdicom")

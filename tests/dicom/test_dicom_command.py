@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fclseg.cli import main
-from fclseg.data.phantom import write_phantom
+from fclseg.phantom.dataset import write_phantom
 
 pytest.importorskip("pydicom"), pytest.importorskip("highdicom")
 

@@ -15,12 +15,12 @@ from fclseg.anatomy.base import EjectionFraction
 from fclseg.anatomy.families.plain import from_labels
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import read_images
-from fclseg.data.phantom import draw_heart, draw_scanner, scan
-from fclseg.data.phantom_heart import LV
-from fclseg.finetune.inference.cases import find_cases
-from fclseg.finetune.inference.run import Inference
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.inference.cases import find_cases
+from fclseg.inference.run import Inference
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
+from fclseg.phantom.dataset import draw_heart, draw_scanner, scan
+from fclseg.phantom.heart import LV
 
 pytest.importorskip("pydicom"), pytest.importorskip("highdicom")
 

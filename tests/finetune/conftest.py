@@ -2,7 +2,7 @@
 
 import pytest
 
-from fclseg.data.phantom import write_phantom
+from fclseg.phantom.dataset import write_phantom
 
 
 @pytest.fixture(scope="session")

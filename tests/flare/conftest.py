@@ -3,7 +3,7 @@
 import pytest
 from inprocess import SITES
 
-from fclseg.data.phantom import write_phantom
+from fclseg.phantom.dataset import write_phantom
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ from fclseg.flare import jobs
 from fclseg.flare.attendance import Attendance
 from fclseg.flare.controller import read_result
 from fclseg.flare.executor import SiteExecutor
-from fclseg.flare.hospital.policy import EVERYTHING
 from fclseg.flare.learner import SiteLearner
 from fclseg.flare.messages import PRETRAIN_TASK
 from fclseg.flare.meter import Meter
@@ -25,6 +24,7 @@ from fclseg.flare.rounds import RunLoop
 from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import read_state
+from fclseg.hospital.policy import EVERYTHING
 
 TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8, "batch_size": 8}
 JOB_ID = "job"

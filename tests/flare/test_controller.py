@@ -8,9 +8,9 @@ from contexts import server_context
 from inprocess import InProcess
 from nvflare.apis.signal import Signal
 
-from fclseg.data.phantom import write_phantom
 from fclseg.flare.controller import RoundController
 from fclseg.flare.runs.run_folder import RunFolder
+from fclseg.phantom.dataset import write_phantom
 
 SITES = ("site-1", "site-2", "site-3")
 

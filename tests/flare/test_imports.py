@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from inprocess import InProcess
 
-from fclseg.data.phantom import write_phantom
+from fclseg.phantom.dataset import write_phantom
 
 pytestmark = pytest.mark.timeout(600)  # separate processes, on a machine that may be busy
 

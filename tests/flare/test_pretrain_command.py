@@ -8,7 +8,6 @@ import pytest
 from fclseg.anatomy.folders import read_folder
 from fclseg.cli import build_parser, main
 from fclseg.cli.pretrain import RoundLines, _changes, _sites
-from fclseg.data.phantom import write_phantom
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.flare.launch import derive_job, read_job, simulate
@@ -16,6 +15,7 @@ from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import save_network
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 from fclseg.resources import shipped_model
 

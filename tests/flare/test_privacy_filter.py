@@ -9,18 +9,18 @@ from contexts import site_context
 from nvflare.apis.event_type import EventType
 from nvflare.apis.signal import Signal
 
-from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.flare.executor import SiteExecutor
 from fclseg.flare.filters.privacy import ClipAndNoise
-from fclseg.flare.hospital.audit import Audit
-from fclseg.flare.hospital.policy import EVERYTHING
 from fclseg.flare.learner import SiteLearner
 from fclseg.flare.messages import PRETRAIN_TASK, Message
 from fclseg.flare.model import GlobalModel
 from fclseg.flare.place import LOCAL_FILE
 from fclseg.flare.settings import RunSettings
+from fclseg.hospital.audit import Audit
+from fclseg.hospital.policy import EVERYTHING
 from fclseg.methods.registry import build_method
+from fclseg.phantom.dataset import write_phantom
 
 TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8, "batch_size": 8}
 

@@ -9,10 +9,10 @@ from nvflare.apis.fl_constant import FLContextKey
 
 from fclseg.errors import FCLSegError
 from fclseg.federation.ptnu import predict_target
-from fclseg.flare.hospital.policy import Policy
 from fclseg.flare.messages import Message
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.tensors import read_state
+from fclseg.hospital.policy import Policy
 from fclseg.methods.registry import build_method
 from fclseg.networks.loading import read_tensors, save_network
 from fclseg.study.report.curves import run_charts

@@ -9,7 +9,6 @@ import torch
 from contexts import server_context
 from nvflare.apis.signal import Signal
 
-from fclseg.data.phantom import write_phantom
 from fclseg.data.slices import default_cache
 from fclseg.errors import DataError, FCLSegError
 from fclseg.flare.controller import RoundController
@@ -18,6 +17,7 @@ from fclseg.flare.place import Place
 from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.site import Site
+from fclseg.phantom.dataset import write_phantom
 
 
 def test_the_environment_replaces_the_jobs_values():

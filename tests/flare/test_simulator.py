@@ -10,7 +10,6 @@ import pytest
 import torch
 from harness import Simulation, identical, misbehave
 
-from fclseg.data.phantom import write_phantom
 from fclseg.federation.codecs.presets import PLAIN, get_codec
 from fclseg.federation.exchange import OTHERS, ROWS
 from fclseg.federation.payload import component_arrays, mean_traffic
@@ -19,6 +18,7 @@ from fclseg.flare.tensors import read_state
 from fclseg.methods.registry import build_method
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.unet import UNet
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 
 pytestmark = [pytest.mark.simulator, pytest.mark.timeout(600)]

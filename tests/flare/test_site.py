@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from fclseg.data.phantom import write_phantom
 from fclseg.errors import DataError
 from fclseg.flare.place import LOCAL_FILE, Place
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.site import Site
+from fclseg.phantom.dataset import write_phantom
 
 
 @pytest.fixture

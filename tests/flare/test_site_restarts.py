@@ -15,10 +15,10 @@ from nvflare.apis.signal import Signal
 from nvflare.private.fed.app.simulator import simulator_runner
 from nvflare.private.fed.app.simulator.simulator_runner import SimulatorClientRunner
 
-from fclseg.data.phantom import write_phantom
 from fclseg.flare import fast_simulator
 from fclseg.flare.controller import RoundController
 from fclseg.flare.site_restarts import MOST_RESTARTS, SiteRestarts
+from fclseg.phantom.dataset import write_phantom
 
 DIED, FAILED = (True, None, "site-1"), (True, "the next site", None)
 """What NVFlare returns if a process is gone, or has stopped because of an error of its own."""

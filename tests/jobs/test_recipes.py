@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from nvflare.recipe import PocEnv, ProdEnv, SimEnv
 
-from fclseg.data.phantom import phantom_sites, write_phantom
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import ROWS
@@ -18,6 +17,7 @@ from fclseg.flare.jobs import defaults, files
 from fclseg.flare.recipe import PretrainRecipe
 from fclseg.flare.runs.overview import read_run
 from fclseg.flare.settings import RunSettings
+from fclseg.phantom.dataset import phantom_sites, write_phantom
 
 
 @pytest.mark.parametrize("job", sorted(ROWS))

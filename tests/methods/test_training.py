@@ -5,7 +5,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fclseg.anatomy.folders import read_folder
-from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
 from fclseg.device import computes_in_bfloat16
@@ -19,6 +18,7 @@ from fclseg.methods.training import (
     optimizer_state,
     train_round,
 )
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 from fclseg.randomness import generator
 

@@ -4,9 +4,9 @@ import pytest
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.registry import ANATOMIES
-from fclseg.data.phantom import write_phantom
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 
 

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from fclseg.anatomy.registry import ANATOMIES
-from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import ROWS
 from fclseg.finetune.run import FinetuneSpec, finetune
@@ -16,6 +15,7 @@ from fclseg.networks.interface import EncoderInterface, build_encoder
 from fclseg.networks.loading import load_encoder, save_encoder
 from fclseg.networks.model_file import TrainedModel, load_model, write_model
 from fclseg.networks.unet import Encoder
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 
 WIDTHS = (4, 6, 10)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fclseg.data.phantom import write_phantom
 from fclseg.flare.kits.kit import Kit
+from fclseg.phantom.dataset import write_phantom
 
 sys.path.append(str(Path(__file__).parents[2] / "poc"))  # the federation of the proof of concept, which makes kits
 

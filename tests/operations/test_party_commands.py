@@ -12,12 +12,12 @@ import yaml
 from parties import free_ports
 
 from fclseg.cli import main
-from fclseg.flare.hospital.policy import SAMPLE, read_site_file
 from fclseg.flare.kits.kit import Kit
 from fclseg.flare.kits.project import describe_project
 from fclseg.flare.kits.service import search_path, unit
 from fclseg.flare.place import LOCAL_FILE
 from fclseg.flare.runs.overview import read_run
+from fclseg.hospital.policy import SAMPLE, read_site_file
 from fclseg.networks.loading import read_tensors
 from fclseg.networks.model_file import MODEL
 from fclseg.resources import shipped_model

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fclseg.flare.classes import SITE_CLASSES
-from fclseg.flare.hospital.policy import Policy, read_site_file
 from fclseg.flare.place import LOCAL_FILE
+from fclseg.hospital.policy import Policy, read_site_file
 
 POC = Path(__file__).parents[2] / "poc"
 NVFLARE = Path(sys.executable).with_name("nvflare")

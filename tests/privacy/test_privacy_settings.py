@@ -3,8 +3,8 @@
 import pytest
 
 from fclseg.errors import FCLSegError
-from fclseg.flare.hospital.policy import Policy
 from fclseg.flare.settings import RunSettings
+from fclseg.hospital.policy import Policy
 from fclseg.privacy.settings import NAMES, PrivacySettings
 from fclseg.study.job_options import JobOptions
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 
-from fclseg.data.phantom import write_phantom
+from fclseg.phantom.dataset import write_phantom
 
 NAME = "Mueller_Anna_19470311"
 

@@ -11,13 +11,13 @@ import pytest
 from inprocess import InProcess
 from nvflare.apis.dxo import DXO, DataKind
 
-from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.federation.robust import CLIP, MEDIAN_RULE, OFF, TRIMMED_RULE
 from fclseg.flare.messages import Message
 from fclseg.flare.rounds import RunLoop
 from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.settings import RunSettings
+from fclseg.phantom.dataset import write_phantom
 
 SITES = ("site-1", "site-2", "site-3", "site-4")
 BAD = "site-3"

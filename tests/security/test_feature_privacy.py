@@ -8,10 +8,10 @@ import torch
 from inprocess import InProcess
 
 from fclseg.cli import main
-from fclseg.data.phantom import write_phantom
-from fclseg.flare.hospital.audit import Audit
-from fclseg.flare.hospital.policy import EVERYTHING
 from fclseg.flare.place import LOCAL_FILE
+from fclseg.hospital.audit import Audit
+from fclseg.hospital.policy import EVERYTHING
+from fclseg.phantom.dataset import write_phantom
 from fclseg.privacy.accountant import epsilon
 
 SITES = ("site-1", "site-2")

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from fclseg.cli import main
-from fclseg.data.phantom import write_phantom
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder, write_text
 from fclseg.finetune.run import FinetuneSpec, training_config
@@ -22,6 +21,7 @@ from fclseg.flare.runs.run_files import lock_path
 from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.slots import slots_folder, training_slot
 from fclseg.locks import held, is_held
+from fclseg.phantom.dataset import write_phantom
 from fclseg.study.report.pictures import without_name
 from fclseg.text import cell, printable
 

@@ -13,15 +13,15 @@ from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import DISTANCE, OTHERS, ROWS
 from fclseg.federation.states import to_arrays
 from fclseg.flare.executor import check_logs_stay
-from fclseg.flare.hospital.admission import Admissions
-from fclseg.flare.hospital.audit import Audit
-from fclseg.flare.hospital.gate import Gate
-from fclseg.flare.hospital.policy import EVERYTHING, SAMPLE, Policy, PolicyError, read_site_file
 from fclseg.flare.jobs import completed
 from fclseg.flare.messages import Message
 from fclseg.flare.place import LOCAL_FILE, Place
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.site import Site
+from fclseg.hospital.admission import Admissions
+from fclseg.hospital.audit import Audit
+from fclseg.hospital.gate import Gate
+from fclseg.hospital.policy import EVERYTHING, SAMPLE, Policy, PolicyError, read_site_file
 from fclseg.methods.registry import build_method
 
 TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8}

@@ -5,8 +5,8 @@ from matplotlib.colors import to_hex, to_rgb
 from PIL import Image
 
 from fclseg.anatomy.registry import ANATOMIES
-from fclseg.finetune.inference import overlay
-from fclseg.finetune.inference.measure import Measurement
+from fclseg.inference import overlay
+from fclseg.inference.measure import Measurement
 from fclseg.study.report.pictures import ENLARGE, paint
 
 ACDC = ANATOMIES["acdc"]

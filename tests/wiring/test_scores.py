@@ -11,13 +11,13 @@ from torch import nn
 from fclseg.anatomy.families.plain import from_labels
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.finetune.evaluation import Evaluation
-from fclseg.finetune.inference.body import Body
-from fclseg.finetune.inference.cases import find_cases
-from fclseg.finetune.inference.function import patient_result
-from fclseg.finetune.inference.measure import measure
-from fclseg.finetune.inference.run import Inference
-from fclseg.finetune.inference.segment import Segmentation, Segmenter
 from fclseg.finetune.metrics import METRICS
+from fclseg.inference.body import Body
+from fclseg.inference.cases import find_cases
+from fclseg.inference.function import patient_result
+from fclseg.inference.measure import measure
+from fclseg.inference.run import Inference
+from fclseg.inference.segment import Segmentation, Segmenter
 from fclseg.networks.model_file import TrainedModel
 
 

@@ -2,7 +2,7 @@
 
 from fclseg.api.finetuning import Finetuned, finetune, segment
 from fclseg.api.pretraining import Pretrained, pretrain
-from fclseg.data.phantom import write_phantom
+from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 
 __all__ = ["Finetuned", "Pretrained", "finetune", "get_preset", "pretrain", "segment", "write_phantom"]

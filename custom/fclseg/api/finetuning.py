@@ -8,12 +8,12 @@ from fclseg.anatomy.folders import folder_anatomy
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.device import choose_device
 from fclseg.finetune.evaluation import Evaluation
-from fclseg.finetune.inference.cases import find_cases
-from fclseg.finetune.inference.function import PatientResult
-from fclseg.finetune.inference.run import Inference
-from fclseg.finetune.inference.segment import Segmenter
 from fclseg.finetune.run import FinetuneSpec
 from fclseg.finetune.run import finetune as run_bundle
+from fclseg.inference.cases import find_cases
+from fclseg.inference.function import PatientResult
+from fclseg.inference.run import Inference
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.model_file import MODEL, load_model

@@ -122,7 +122,7 @@ def _add_anatomy(parser: argparse.ArgumentParser, choices: tuple[str, ...], defa
 
 def phantom(arguments: argparse.Namespace) -> int:
     from fclseg.anatomy.folders import read_folder
-    from fclseg.data.phantom import scanner_of, write_phantom
+    from fclseg.phantom.dataset import scanner_of, write_phantom
 
     paths = write_phantom(
         arguments.out, arguments.anatomy, arguments.patients, arguments.seed, arguments.sites, family=arguments.family

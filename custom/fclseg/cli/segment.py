@@ -58,11 +58,11 @@ def segment(arguments: argparse.Namespace) -> int:
     from fclseg.cli.options import positive
     from fclseg.device import choose_device
     from fclseg.dicom.read import holds_dicom
-    from fclseg.finetune.inference.body import stated_body
-    from fclseg.finetune.inference.cases import find_cases
-    from fclseg.finetune.inference.run import Inference
-    from fclseg.finetune.inference.segment import Segmenter
-    from fclseg.finetune.inference.shipped import weights_for
+    from fclseg.inference.body import stated_body
+    from fclseg.inference.cases import find_cases
+    from fclseg.inference.run import Inference
+    from fclseg.inference.segment import Segmenter
+    from fclseg.inference.shipped import weights_for
     from fclseg.networks.model_file import load_model
 
     workers = positive(arguments.workers, "--workers")

@@ -70,7 +70,7 @@ def policy(arguments: argparse.Namespace) -> int:
 
 
 def runs(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.hospital.admission import Admissions
+    from fclseg.hospital.admission import Admissions
 
     place = _place(arguments)
     waits = place.policy.approval
@@ -86,7 +86,7 @@ def runs(arguments: argparse.Namespace) -> int:
 
 
 def approve(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.hospital.admission import Admissions
+    from fclseg.hospital.admission import Admissions
 
     entry = Admissions(_place(arguments).runs).approve(arguments.name)
     print(
@@ -97,7 +97,7 @@ def approve(arguments: argparse.Namespace) -> int:
 
 
 def budget(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.hospital.budget import Budget
+    from fclseg.hospital.budget import Budget
     from fclseg.privacy.accountant import UPDATE_SENSITIVITY, epsilon
 
     place = _place(arguments)
@@ -117,7 +117,7 @@ def budget(arguments: argparse.Namespace) -> int:
 
 
 def audit(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.hospital.audit import SENT, Audit
+    from fclseg.hospital.audit import SENT, Audit
 
     file = Audit(_place(arguments).runs)
     entries = [entry for entry in file.entries() if arguments.name in (None, entry["run"])]

@@ -14,8 +14,8 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.data.slices import SliceStore
 from fclseg.files import private_folder
 from fclseg.finetune import metrics
-from fclseg.finetune.inference.refine import averaged, cleaned
 from fclseg.finetune.metrics import Metric
+from fclseg.inference.refine import averaged, cleaned
 from fclseg.networks.unet import UNet
 from fclseg.text import cell
 

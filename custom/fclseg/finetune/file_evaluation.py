@@ -12,8 +12,8 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume, read_images
 from fclseg.finetune.agreement import bland_altman, write_agreement_plot
 from fclseg.finetune.evaluation import PLOT, Evaluation, VolumeEvaluator, scores
-from fclseg.finetune.inference.measure import ejection_fraction, millilitres
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.inference.measure import ejection_fraction, millilitres
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 
 NETWORK = "network_"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.registry import get_anatomy
-from fclseg.data.phantom_slices import phantom_folder
 from fclseg.finetune.record import write_weights
 from fclseg.finetune.run import FinetuneSpec, finetune
 from fclseg.networks.model_file import MODEL, load_model, write_model
+from fclseg.phantom.slices import phantom_folder
 from fclseg.resources import shipped_model
 
 

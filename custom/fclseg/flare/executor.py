@@ -16,14 +16,14 @@ from nvflare.app_common.executors.learner_executor import LearnerExecutor
 from nvflare.app_common.logging.constants import is_log_streaming_allowed
 
 from fclseg.errors import PublicError
+from fclseg.flare.asked import asked
 from fclseg.flare.free_memory import return_free_memory
 from fclseg.flare.heartbeat import Heart
-from fclseg.flare.hospital.asked import asked
-from fclseg.flare.hospital.gate import Gate
-from fclseg.flare.hospital.problems import note_problem, public_sentence
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, REASON
 from fclseg.flare.place import Place
 from fclseg.flare.stream_timers import share_stream_timers
+from fclseg.hospital.gate import Gate
+from fclseg.hospital.problems import note_problem, public_sentence
 
 share_stream_timers()
 

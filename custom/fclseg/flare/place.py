@@ -17,7 +17,7 @@ from nvflare.apis.job_def import JobMetaKey
 
 from fclseg.device import choose_device
 from fclseg.errors import DataError, FCLSegError
-from fclseg.flare.hospital.policy import Policy, read_site_file
+from fclseg.hospital.policy import Policy, read_site_file
 
 if TYPE_CHECKING:
     import torch

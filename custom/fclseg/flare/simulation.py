@@ -1,8 +1,8 @@
 """Folders of a simulation, whose sites share one machine, and the phantom that is used if there are no images."""
 
-from fclseg.data.phantom import phantom_sites, write_phantom
 from fclseg.data.sites import Splits
 from fclseg.flare.place import Place
+from fclseg.phantom.dataset import phantom_sites, write_phantom
 
 PHANTOM_PATIENTS = 3
 """Per site."""

@@ -15,7 +15,6 @@ from torch.nn import functional
 
 from fclseg.anatomy.families.acdc import ANATOMY
 from fclseg.anatomy.records import Volume
-from fclseg.data.phantom import draw_heart, draw_scanner, scan
 from fclseg.data.preprocess import Preprocessor
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.methods.bank import MemoryBank, RemoteBanks
@@ -24,6 +23,7 @@ from fclseg.methods.simclr import SimCLR, nt_xent
 from fclseg.methods.training import make_optimizer
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.unet import Encoder
+from fclseg.phantom.dataset import draw_heart, draw_scanner, scan
 from fclseg.presets import Preset
 from fclseg.randomness import derive_seed, generator
 

@@ -8,13 +8,13 @@ import torch
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.data.augment import augment_labelled
-from fclseg.data.phantom_slices import phantom_slices
 from fclseg.data.sampler import SliceSampler
 from fclseg.methods.base import Method
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.statistics import statistics_kept
 from fclseg.networks.unet import Encoder
+from fclseg.phantom.slices import phantom_slices
 from fclseg.presets import Preset
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from pathlib import Path
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
-from fclseg.data.phantom import phantom_sites, write_phantom
-from fclseg.data.phantom_family import UNSEEN
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
+from fclseg.phantom.dataset import phantom_sites, write_phantom
+from fclseg.phantom.family import UNSEEN
 from fclseg.study.cells import Dataset
 
 FOLDS = 5

@@ -9,9 +9,9 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 
 from fclseg.errors import FCLSegError
-from fclseg.flare.hospital.problems import note_problem, public_sentence
 from fclseg.flare.messages import Message
 from fclseg.flare.place import Place
+from fclseg.hospital.problems import note_problem, public_sentence
 
 
 class MessageFilter(DXOFilter):

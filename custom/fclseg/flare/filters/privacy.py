@@ -9,8 +9,8 @@ from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_context import FLContext
 
 from fclseg.errors import PublicError
+from fclseg.flare.asked import ask, asked
 from fclseg.flare.filters.base import MessageFilter
-from fclseg.flare.hospital.asked import ask, asked
 from fclseg.flare.messages import Message
 from fclseg.privacy.settings import PrivacySettings, check_privacy
 

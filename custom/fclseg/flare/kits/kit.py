@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fclseg.errors import FCLSegError
 from fclseg.files import write_text
-from fclseg.flare.hospital.policy import read_site_file
 from fclseg.flare.place import LOCAL_FILE, Place
+from fclseg.hospital.policy import read_site_file
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

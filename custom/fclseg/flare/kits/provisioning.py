@@ -22,8 +22,8 @@ from nvflare.lighter.spec import Builder
 
 from fclseg.errors import FCLSegError
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
-from fclseg.flare.hospital.policy import SAMPLE
 from fclseg.flare.place import LOCAL_FILE
+from fclseg.hospital.policy import SAMPLE
 
 NOBODY, EVERYBODY, OWN_JOBS, OWN_SITE = "none", "any", "n:submitter", "o:site"
 _NO_CODE = {"byoc": NOBODY, "shell_commands": NOBODY, "server-predeployed-flwr": NOBODY, "clone_job": NOBODY}

@@ -1,0 +1,93 @@
+"""Test-time augmentation and cleaning of a prediction: averaging over rotated and scaled images, then clean-up.
+
+Both use knowledge that needs no labels: a heart that is rotated or slightly larger is the same heart, every structure
+of a compact organ is one connected component, and a cavity has no holes. Mirror images are not averaged, because no
+heart has its right ventricle on the other side (``data/augment.py``).
+"""
+
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import torch
+from scipy import ndimage
+from torch.nn import functional as F
+
+from fclseg.anatomy.base import Anatomy, Wall
+from fclseg.inference.locate import largest_piece
+
+ROTATIONS = (-20.0, 0.0, 20.0)
+SCALES = (0.9, 1.0, 1.12)
+"""Degrees, and the visible part of the window: well within the range of the augmentation during training."""
+
+SMALL_COMPONENT = 0.1
+"""If a structure may have several components, those smaller than this fraction of the largest one are removed."""
+
+Predict = Callable[[torch.Tensor], torch.Tensor]
+"""Square images [n, 1, H, H] -> class probabilities [n, C, H, H]."""
+
+
+def averaged(predict: Predict) -> Predict:
+    """``predict`` averaged over all rotations and scales, each transformed back."""
+
+    def average(images: torch.Tensor) -> torch.Tensor:
+        found = [
+            _turned(predict(_turned(images, angle, scale)), -angle, 1 / scale)
+            for angle, scale in product(ROTATIONS, SCALES)
+        ]
+        return torch.stack(found).mean(dim=0)
+
+    return average
+
+
+def _turned(planes: torch.Tensor, degrees: float, scale: float) -> torch.Tensor:
+    """Square planes [n, C, H, H] rotated about their centre. Outside the planes their border is repeated."""
+    if degrees == 0 and scale == 1:
+        return planes
+    angle = np.deg2rad(degrees)
+    cos, sin = scale * np.cos(angle), scale * np.sin(angle)
+    maps = torch.tensor([[[cos, -sin, 0.0], [sin, cos, 0.0]]], dtype=planes.dtype, device=planes.device)
+    grid = F.affine_grid(maps, [1, *planes.shape[1:]], align_corners=False).expand(len(planes), -1, -1, -1)
+    return F.grid_sample(planes, grid, padding_mode="border", align_corners=False)
+
+
+def keep_largest_piece(labels: np.ndarray) -> np.ndarray:
+    """Background everywhere except in the largest connected component of all structures together."""
+    return np.where(largest_piece(labels > 0), labels, 0).astype(labels.dtype)
+
+
+def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
+    """A label map [S, X, Y] as its anatomy allows it: one component per structure, and no holes in a cavity.
+
+    Everything else becomes background. Organs that are not compact may have a structure in several places. For them,
+    only the largest component of all structures together is kept. Separate organs only lose small components.
+    """
+    if not anatomy.one_organ:
+        return _without_small_components(labels)
+    labels = keep_largest_piece(labels)
+    if not anatomy.compact:
+        return labels
+    for structure in anatomy.structures:
+        mask = labels == structure.value
+        labels[mask & ~largest_piece(mask)] = 0
+    for wall in (one for one in anatomy.measurements if isinstance(one, Wall)):
+        _fill(labels, anatomy.structure(wall.cavity).value, anatomy.structure(wall.wall).value)
+    return labels
+
+
+def _without_small_components(labels: np.ndarray) -> np.ndarray:
+    """Removes the components of each structure that are much smaller than its largest one."""
+    kept = np.zeros_like(labels)
+    for value in np.unique(labels[labels > 0]):
+        pieces, _ = ndimage.label(labels == value, structure=np.ones((3,) * labels.ndim))
+        sizes = np.bincount(pieces.ravel())
+        sizes[0] = 0
+        kept[(sizes >= SMALL_COMPONENT * sizes.max())[pieces] & (pieces > 0)] = value
+    return kept
+
+
+def _fill(labels: np.ndarray, cavity: int, wall: int) -> None:
+    """Fill the holes of a cavity and its wall taken together, slice by slice. They become part of the cavity."""
+    for plane in labels:
+        both = (plane == cavity) | (plane == wall)
+        plane[ndimage.binary_fill_holes(both) & ~both & (plane == 0)] = cavity

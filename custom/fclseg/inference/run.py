@@ -1,0 +1,223 @@
+"""The whole of inference: segment, measure, draw and report every patient, and write everything to one folder."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from itertools import groupby
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from fclseg.anatomy.records import Volume, read_images
+from fclseg.documents import UNUSABLE
+from fclseg.errors import DataError, FCLSegError
+from fclseg.files import make_folder, whole_file, write_text
+from fclseg.inference import NOTICE
+from fclseg.inference.body import body_of
+from fclseg.inference.cases import Cases, output_names
+from fclseg.inference.function import Body, PatientResult, patient_result
+from fclseg.inference.measure import Measurement, measure
+from fclseg.inference.overlay import write_overlay
+from fclseg.inference.report.page import (
+    INDEX,
+    KEY_FIGURES,
+    Provenance,
+    page_name,
+    write_index,
+    write_patient,
+)
+from fclseg.inference.segment import Segmenter
+from fclseg.inference.tables import write_tables
+from fclseg.text import printable
+
+DONE = "_result.json"
+"""Suffix of the file that marks a patient as finished, so that the same command continues where it stopped."""
+
+Export = Callable[[str, list[Measurement]], list[Path]]
+"""Writes a patient's label maps in another format; takes the patient and its frames, returns the files."""
+
+
+class Inference:
+    """``run()`` writes NAME_seg.nii.gz and NAME_overlay.png per volume, a report per patient, tables and an index."""
+
+    def __init__(
+        self,
+        segmenter: Segmenter,
+        cases: Cases | Sequence[Volume],
+        output_dir: str | Path,
+        checkpoint: str | Path | None = None,
+        workers: int = 1,
+        body: Body = Body(),  # noqa: B008 (immutable)
+        export: Export | None = None,
+    ):
+        """``body`` is what the user knows about the patient, if there is only one."""
+        self.segmenter, self.output_dir, self.workers = segmenter, Path(output_dir), workers
+        self.body, self.export = body, export
+        self.cases = cases if isinstance(cases, Cases) else Cases(tuple(cases))
+        self.anatomy = segmenter.model.anatomy
+        self.provenance = Provenance.of(segmenter.model, checkpoint)
+        self.names = dict(zip(self.cases.volumes, output_names(self.cases.volumes), strict=True))
+
+    def run(self) -> list[PatientResult]:
+        """One bad file does not stop the others. It is reported at the end."""
+        results, refused = [], list(self.cases.refused)
+        patients = list(self.cases.by_patient())
+        if self.body != Body() and len(patients) > 1:
+            raise DataError(
+                f"height, weight and heart rate are given for one patient, but there are {len(patients)}: "
+                "write them to each patient's Info.cfg instead"
+            )
+        make_folder(self.output_dir)
+        for outcome in tqdm(self._outcomes(patients), "segmenting", len(patients), unit="patient", disable=None):
+            if isinstance(outcome, DataError):
+                refused.append(str(outcome))
+            else:
+                results.append(outcome)
+        if results:
+            write_tables(self.output_dir, results, self.anatomy)
+            write_index(self.output_dir, results, refused, self.anatomy, self.provenance)
+            self._tell(results)
+        if refused:
+            raise DataError(
+                f"{len(refused)} of {len(patients) + len(self.cases.refused)} refused: {' / '.join(refused)}"
+            )
+        return results
+
+    def _outcomes(self, patients: list[tuple[str, list[Volume]]]) -> Iterator[PatientResult | DataError]:
+        """Results in the order of the patients, computed by several processes if asked for."""
+        if self.workers == 1:
+            yield from map(self.attempt, patients)
+            return
+        threads = max(1, (os.cpu_count() or 1) // self.workers)
+        with ProcessPoolExecutor(
+            self.workers, get_context("spawn"), initializer=torch.set_num_threads, initargs=(threads,)
+        ) as pool:
+            try:
+                yield from pool.map(self.attempt, patients)
+            except BrokenProcessPool:
+                raise FCLSegError(
+                    "a worker process was killed, perhaps because memory ran out; finished patients are kept: run the "
+                    "same command again with fewer --workers"
+                ) from None
+
+    def attempt(self, patient: tuple[str, list[Volume]]) -> PatientResult | DataError:
+        """The result of a patient, or a sentence that says why there is none."""
+        try:
+            return self.patient(*patient)
+        except DataError as error:
+            return error
+
+    def patient(self, patient: str, volumes: list[Volume]) -> PatientResult:
+        """Segment one patient, or reuse the result of an earlier run."""
+        name = page_name(patient)
+        done = self.output_dir / f"{name}{DONE}"
+        body = body_of(volumes, self.body)
+        fingerprint = self._fingerprint(volumes, body)
+        if (finished := _finished(done, fingerprint)) is not None:
+            return patient_result(patient, finished, self.anatomy, body)
+        measurements: list[Measurement] = []
+        frames: dict[int, tuple[Volume, np.ndarray, np.ndarray]] = {}
+        written: list[Path] = []
+        for _, group in groupby(volumes, key=lambda volume: volume.image):
+            written += self._image(list(group), measurements, frames)
+        result = patient_result(patient, measurements, self.anatomy, body)
+        pictures = self._pictures(result, frames)
+        written += pictures
+        if self.export is not None:
+            written += self.export(patient, measurements)
+        written.append(
+            write_patient(self.output_dir, page_name(patient), result, pictures, self.anatomy, self.provenance)
+        )
+        files = [path.name for path in written]
+        content = {"fingerprint": fingerprint, "files": files, "volumes": [asdict(one) for one in measurements]}
+        write_text(done, json.dumps(content))
+        return result
+
+    def _image(
+        self, volumes: list[Volume], measurements: list[Measurement], frames: dict[int, tuple[Volume, Any, Any]]
+    ) -> list[Path]:
+        """Segment the frames of one file and return the label maps. The heart is located in the first frame."""
+        near, labels, written = None, [], []
+        for volume, voxels in read_images(volumes):
+            found = self.segmenter(voxels, volume, near)
+            near = found.centre or near
+            who = {"patient": volume.patient, "phase": volume.phase, "image": volume.image.name, "frame": volume.frame}
+            frames[len(measurements)] = (volume, voxels, found.labels)
+            measurements.append(measure(found, volume.spacing, self.anatomy, **who))
+            labels.append(found.labels)
+            if volume.time_index is None or volume.phase is not None:
+                written.append(self._save(volume, labels.pop()))
+        if labels:
+            written.append(self._save(volumes[0], np.stack(labels, axis=-1)))
+        return written
+
+    def _save(self, volume: Volume, labels: np.ndarray) -> Path:
+        path = self.output_dir / f"{self.names[volume]}_seg.nii.gz"
+        with whole_file(path) as draft:
+            nib.save(label_image(volume.storage.outside(labels), nib.load(volume.image)), draft)
+        return path
+
+    def _pictures(self, result: PatientResult, frames: dict[int, tuple[Volume, Any, Any]]) -> list[Path]:
+        """Draw ED and ES. Without phases, draw the first few volumes only: there may be a hundred."""
+        shown = [number for number, one in enumerate(result.volumes) if one.phase] or list(frames)[:4]
+        paths = []
+        for number in shown:
+            volume, voxels, labels = frames[number]
+            one = result.volumes[number]
+            name = self.names[volume]
+            name = f"{name}_{one.phase}" if volume.phase is None and one.phase else name
+            path = self.output_dir / f"{name}_overlay.png"
+            with whole_file(path) as draft:
+                write_overlay(draft, voxels, labels, volume.spacing, self.anatomy, one)
+            paths.append(path)
+        return paths
+
+    def _fingerprint(self, volumes: list[Volume], body: Body) -> str:
+        files = {volume.image: volume.image.stat() for volume in volumes}
+        parts = [(str(path.resolve()), status.st_size, status.st_mtime_ns) for path, status in files.items()]
+        frames = [(volume.time_index, volume.phase) for volume in volumes]
+        return hashlib.blake2b(repr((self.provenance, parts, frames, body)).encode(), digest_size=16).hexdigest()
+
+    def _tell(self, results: list[PatientResult]) -> None:
+        for result in results:
+            for value in [one for one in result.values if one.name.endswith(KEY_FIGURES)] or result.values:
+                caution = f" ({value.caution})" if value.caution else ""
+                print(f"{printable(result.patient)}: {value.name} {value}{caution}")
+            for flag in result.flags:
+                print(f"{printable(result.patient)}: CHECK: {flag}")
+        if self.segmenter.model.about:
+            print(f"weights: {self.segmenter.model.about}")
+        flagged = sum(bool(result.flags) for result in results)
+        patients = f"{len(results)} patient{'s' * (len(results) != 1)}"
+        print(f"{patients} written to {self.output_dir}, {flagged} to check: open {self.output_dir / INDEX}. {NOTICE}")
+
+
+def _finished(path: Path, fingerprint: str) -> list[Measurement] | None:
+    """The measurements of an earlier run, if it had the same input and all of its files are still there."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        whole = all(path.with_name(name).is_file() for name in content["files"])
+        if content["fingerprint"] != fingerprint or not whole:
+            return None
+        return [Measurement(**one) for one in content["volumes"]]
+    except (OSError, *UNUSABLE):
+        return None
+
+
+def label_image(labels: np.ndarray, image: nib.Nifti1Image) -> nib.Nifti1Image:
+    """A label map with the input's own affine, voxel sizes and units."""
+    header = image.header.copy()
+    header.set_data_dtype(np.uint8)
+    header["cal_min"] = header["cal_max"] = 0  # the display range of the grey values does not apply to class labels
+    header["scl_slope"], header["scl_inter"] = 1, 0
+    header["descrip"] = NOTICE.encode()[:79]
+    return type(image)(np.ascontiguousarray(labels), image.affine, header)

@@ -1,0 +1,51 @@
+"""How the phantom's heart contracts: like the label maps of patients (docs/phantom.md), counted in its own labels."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fclseg.phantom.dataset import draw_heart, draw_scanner, scan
+from fclseg.phantom.heart import LV, MYO, beat
+
+SEED, HEARTS = 0, range(1, 41)
+X, Y = np.meshgrid(*[np.arange(-75, 75, 1.5, dtype=np.float32)] * 2, indexing="ij")
+
+
+def areas(heart, structure) -> tuple[np.ndarray, np.ndarray]:
+    """Label pixels of each slice, base first, at end-diastole and end-systole. No slice is above the valve."""
+    still = replace(heart, shortening=0, tilt=(0, 0), centre=(0, 0))
+    heights = np.arange(heart.length - 1, 0, -8)
+    counts = (beat(still, X, Y, heights, np.zeros((len(heights), 2)), 2).labels() == structure).sum(axis=(2, 3))
+    return counts[0], counts[1]
+
+
+@pytest.mark.parametrize("patient", [1, 2, 3, 4])
+def test_the_wall_gains_what_was_drawn(patient):
+    heart = draw_heart(SEED, patient)
+    end_diastole, end_systole = areas(heart, MYO)
+    assert end_systole.sum() / end_diastole.sum() == pytest.approx(1 + heart.wall_gain, abs=0.02)
+    assert 0 <= heart.wall_gain <= 0.24
+
+
+def test_the_apex_of_a_strong_heart_closes_and_that_of_a_weak_one_does_not():
+    remaining: dict[str, list[float]] = {"strong": [], "weak": []}
+    for heart in (draw_heart(SEED, patient) for patient in HEARTS):
+        end_diastole, end_systole = areas(heart, LV)
+        apical = (end_systole[-2] / end_diastole[-2]) / (end_systole[0] / end_diastole[0])
+        if not 0.3 < heart.ejection_fraction < 0.6:
+            remaining["strong" if heart.ejection_fraction > 0.3 else "weak"].append(apical)
+    assert np.mean(remaining["strong"]) < 0.6 < 0.8 < np.mean(remaining["weak"])
+
+
+def test_small_cavities_contain_visible_blood():
+    shares = []
+    for patient in [patient for patient in HEARTS[:12] if draw_heart(SEED, patient).ejection_fraction > 0.5]:
+        heart = draw_heart(SEED, patient)
+        heights = np.arange(heart.length - 1, 0, -5)
+        taken = scan(heart, draw_scanner(SEED, patient), np.random.default_rng(patient), 2, heights)
+        slices = (np.moveaxis(array[..., taken.end_systole], 2, 0) for array in (taken.labels, taken.images))
+        for plane, shown in zip(*slices, strict=True):
+            if 12 < (plane == LV).sum() < 100:  # a radius of 3 to 8 mm
+                shares.append((shown[plane == LV] > 1.3 * np.median(shown[plane == MYO])).mean())
+    assert len(shares) >= 5 and min(shares) > 0.6
