@@ -22,6 +22,7 @@ ORDER = [
     {"hospital", "flare"},
     {"inference"},
     {"finetune", "attacks"},
+    {"evaluation"},
     {"study"},
     {"api"},
     {"cli"},
