@@ -22,9 +22,9 @@ from fclseg.evaluation.people import Person, first_of_each, read_people
 from fclseg.evaluation.scores import Row, patient_row, volume_row
 from fclseg.evaluation.summary import by, mean_and_worst, summarise, text_table
 from fclseg.files import make_folder, whole_file, write_text
-from fclseg.finetune.inference.cases import Cases
-from fclseg.finetune.inference.run import Inference
-from fclseg.finetune.inference.segment import Segmenter
+from fclseg.inference.cases import Cases
+from fclseg.inference.run import Inference
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import load_model
 from fclseg.text import cell
 

@@ -12,8 +12,8 @@ import numpy as np
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.records import Volume
 from fclseg.evaluation.people import Person
-from fclseg.finetune.inference.measure import cavities, ejection_fraction, millilitres
 from fclseg.finetune.metrics import METRICS
+from fclseg.inference.measure import cavities, ejection_fraction, millilitres
 
 Row = dict[str, Any]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.evaluation.scores import Row, mean
-from fclseg.finetune.inference.measure import cavities
+from fclseg.inference.measure import cavities
 
 BAD_DICE, BAD_EF = 0.75, 10.0
 """A result is bad below this Dice, or if the first cavity's ejection fraction is off by more points than this."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nibabel as nib
 
-from fclseg.anatomy.families.acdc import INFO
+from fclseg.anatomy.info import INFO, read_info
 from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 from fclseg.inference.function import Body
@@ -16,7 +16,7 @@ SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}
 
 def body_of(volumes: list[Volume], given: Body) -> Body:
     """What is known about the patient of these volumes; ``given`` comes first. Impossible values count as unknown."""
-    entries = _entries(volumes[0].image.parent / INFO)
+    entries = read_info(volumes[0].image.parent / INFO)
     rate = given.heart_rate or _number(entries, "HeartRate", BEATS)
     cine = next((volume for volume in volumes if volume.time_index is not None), None)
     if rate is None and cine is not None:
@@ -35,14 +35,6 @@ def stated_body(height_cm: float | None, weight_kg: float | None, heart_rate: fl
         if value is not None and not low <= value <= high:
             raise DataError(f"a {name} of {value:g} {unit} is impossible: give {low:g} to {high:g} {unit}")
     return Body(height_cm, weight_kg, heart_rate)
-
-
-def _entries(path: Path) -> dict[str, str]:
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        pairs = (line.split(":", 1) for line in lines if ":" in line)
-        return {name.strip(): value.strip() for name, value in pairs}
-    return {}
 
 
 def _number(entries: dict[str, str], name: str, bounds: tuple[float, float]) -> float | None:

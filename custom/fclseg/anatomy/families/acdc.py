@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass, Normal, Structure, Tree, Wall
+from fclseg.anatomy.info import INFO
 from fclseg.anatomy.nifti import stem
 from fclseg.anatomy.records import Scan, nifti_files, site_of
 
-INFO = "Info.cfg"
 _FRAME = re.compile(r"^(?P<patient>.+)_frame(?P<frame>\d+)(?P<gt>_gt)?$")
 _CINE = re.compile(r"^(?P<patient>.+)_4d$")
 
