@@ -15,7 +15,6 @@ SHIPPED = (
     "bundles/*/configs/*",
     "bundles/*/docs/*",
     "bundles/*/models/model.safetensors",
-    "bundles/*/models/model.pt",
     "jobs/**/*",
 )
 """The files of a bundle or a job. Of its models only the weights, not the other files of a training."""
@@ -30,9 +29,7 @@ class BuildWithResources(build_py):
         for source in sorted(path for pattern in SHIPPED for path in root.glob(pattern) if path.is_file()):
             target = Path(self.build_lib, "fclseg", source.relative_to(root))
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(
-                source, target
-            )  # links are followed: bundles share configs, and a wheel cannot contain links
+            shutil.copyfile(source, target)
 
 
 setup(cmdclass={"build_py": BuildWithResources})

@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 
 sys.path.append(str(Path(__file__).parents[1] / "poc"))
 from faulty_link import FaultyLink
-from parties import PROJECT, SERVER, Federation
+from parties import SERVER, TEMPLATE, Federation
 
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
@@ -55,7 +55,7 @@ class FaultBench:
     def _project(out: Path) -> Path:
         """The project of the proof of concept with one more site, which starts late."""
         out.mkdir(parents=True, exist_ok=True)
-        text = PROJECT.read_text().replace(
+        text = TEMPLATE.read_text().replace(
             "  - name: admin@", f"  - name: {LATE}\n    type: client\n    org: c\n  - name: admin@"
         )
         (out / "template.yml").write_text(text)

@@ -20,10 +20,9 @@ import yaml
 
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder
-from fclseg.flare.kits.project import find_value
+from fclseg.flare.kits.project import TEMPLATE, find_value
 from fclseg.flare.place import LOCAL_FILE
 
-PROJECT = Path(__file__).with_name("project.yml")
 BIN = Path(sys.executable).parent
 SERVER, LEAD, COORDINATOR = "localhost", "lead@coordinator.org", "admin@coordinator.org"
 ENDED = ("FINISHED", "ABANDONED", "FAILED")
@@ -41,7 +40,7 @@ def free_ports(count: int) -> list[int]:
 class Federation:
     """All parties of one project, below one folder."""
 
-    def __init__(self, out: Path, project: Path = PROJECT):
+    def __init__(self, out: Path, project: Path = TEMPLATE):
         self.out = out
         self.project: dict[str, Any] = yaml.safe_load(project.read_text())
         self.sites = [party["name"] for party in self.project["participants"] if party["type"] == "client"]

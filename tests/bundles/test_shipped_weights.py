@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from fclseg.finetune.weights import RECIPES
 from fclseg.inference.segment import REACH_MM, Segmenter
 from fclseg.networks.interface import widths
 from fclseg.networks.model_file import load_model
+from fclseg.networks.plain_weights import plain_weights
 from fclseg.phantom.dataset import write_phantom
 from fclseg.phantom.slices import SEED
 from fclseg.presets import get_preset
@@ -40,12 +42,20 @@ def test_weights_are_those_of_the_card(anatomy):
 
 
 @pytest.mark.parametrize("anatomy", RECIPES)
-def test_weights_for_other_tools_are_the_same(anatomy):
-    """MONAI's commands and MONAI Label read models/model.pt."""
-    path = shipped_model(f"{anatomy}_unet")
-    weights = torch.load(path.with_suffix(".pt"), weights_only=True)
+def test_weights_for_other_tools_are_the_same(anatomy, tmp_path):
+    """MONAI's commands and MONAI Label read models/model.pt, which is made on first use and after an update."""
+    path = tmp_path / "model.safetensors"
+    shutil.copy(shipped_model(f"{anatomy}_unet"), path)
     known = load_model(path).network.state_dict()
-    assert weights.keys() == known.keys() and all(torch.equal(weights[name], known[name]) for name in known)
+    for stale in (None, b"damaged", {name: tensor + 1 for name, tensor in known.items()}):
+        if isinstance(stale, bytes):
+            path.with_suffix(".pt").write_bytes(stale)
+        elif stale:
+            torch.save(stale, path.with_suffix(".pt"))
+        weights = torch.load(plain_weights(path), weights_only=True)
+        assert weights.keys() == known.keys() and all(torch.equal(weights[name], known[name]) for name in known)
+    written = path.with_suffix(".pt").stat().st_mtime_ns
+    assert plain_weights(path).stat().st_mtime_ns == written, "the right file is left alone"
 
 
 @pytest.mark.parametrize("anatomy", RECIPES)

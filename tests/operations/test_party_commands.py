@@ -13,7 +13,7 @@ from parties import free_ports
 
 from fclseg.cli import main
 from fclseg.flare.kits.kit import Kit
-from fclseg.flare.kits.project import describe_project
+from fclseg.flare.kits.project import TEMPLATE, describe_project
 from fclseg.flare.kits.service import search_path, unit
 from fclseg.flare.place import LOCAL_FILE
 from fclseg.flare.runs.overview import read_run
@@ -31,7 +31,7 @@ def _init(folder: Path, sites: str, port: int = 8102) -> int:
 
 def test_the_project_has_the_named_parties_and_keeps_the_rest_of_the_template(tmp_path):
     document = describe_project("fl.example.org", ["hospital-a", "b"], 9000, tmp_path / "store")
-    template = yaml.safe_load((Path(__file__).parents[2] / "poc" / "project.yml").read_text())
+    template = yaml.safe_load(TEMPLATE.read_text())
     parties = {party["name"]: party for party in document["participants"]}
     assert list(parties) == ["fl.example.org", "hospital-a", "b", "admin@coordinator.org", "lead@coordinator.org"]
     assert (parties["fl.example.org"]["fed_learn_port"], parties["fl.example.org"]["admin_port"]) == (9000, 9001)

@@ -25,7 +25,7 @@ def poc(monkeypatch):
 
 
 def test_kits_come_out_closed(poc, tmp_path):
-    """The kits that `nvflare provision` makes of poc/project.yml: exact class list, no code, no shell, no logs."""
+    """The kits that `nvflare provision` makes of the template: exact class list, no code, no shell, no logs."""
     federation = poc.Federation(tmp_path)
     federation.provision()
     for party, classes in ((SERVER, SERVER_CLASSES), *((site, SITE_CLASSES) for site in poc.SITES)):

@@ -1,9 +1,10 @@
 """``fclseg where``: the folders of the bundles and jobs that are part of the package."""
 
 import argparse
+import sys
 
 from fclseg.errors import FCLSegError
-from fclseg.resources import BUNDLES, JOBS, resource_folder, resource_names
+from fclseg.resources import BUNDLES, JOBS, resource_folder, resource_names, shipped_model
 
 
 def register(subparsers) -> None:
@@ -25,5 +26,18 @@ def run(arguments: argparse.Namespace) -> None:
             print(folder)
     elif arguments.name in folders:
         print(folders[arguments.name])
+        _complete(arguments.name)
     else:
         raise FCLSegError(f"there is no bundle or job '{arguments.name}': choose one of {', '.join(folders)}")
+
+
+def _complete(name: str) -> None:
+    """Add the file of weights that MONAI's own commands read, if the bundle has weights."""
+    if name not in resource_names(BUNDLES) or not shipped_model(name).is_file():
+        return
+    from fclseg.networks.plain_weights import plain_weights  # imports torch, which the other names do not need
+
+    try:
+        plain_weights(shipped_model(name))
+    except FCLSegError as error:
+        print(f"note: {error}", file=sys.stderr)

@@ -26,6 +26,7 @@ from monai.bundle import ckpt_export, verify_metadata, verify_net_in_out
 from fclseg.errors import FCLSegError
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.model_file import load_model
+from fclseg.networks.plain_weights import plain_weights
 from fclseg.resources import BUNDLES, bundle_folder, resource_folder, resource_names, shipped_model
 
 FILES = ("configs/metadata.json", "configs/inference.json", "LICENSE", "docs/README.md", "docs/data_license.txt")
@@ -78,7 +79,7 @@ def _shapes(name: str) -> None:
 
 def _torchscript(name: str) -> None:
     network = _weights(name)
-    checkpoint = shipped_model(name).with_suffix(".pt")
+    checkpoint = plain_weights(shipped_model(name))
     with tempfile.TemporaryDirectory() as folder:
         exported = Path(folder, "model.ts")
         ckpt_export("network_def", filepath=str(exported), ckpt_file=str(checkpoint), **_arguments(name))

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fclseg.data.slices import SliceStore
 from fclseg.documents import read_json, understood
-from fclseg.files import whole_file
 from fclseg.finetune.evaluation import remove_evaluation
 from fclseg.finetune.handlers import CHECKPOINT
 from fclseg.networks.model_file import MODEL, TrainedModel, write_model
+from fclseg.networks.plain_weights import plain_weights
 
 RECORD = "training.json"
 
@@ -44,15 +42,9 @@ def save_model(output_dir: str | None, model: TrainedModel) -> None:
         return
     path = Path(output_dir) / MODEL
     write_model(path, model)
-    write_weights(path, model)
+    plain_weights(path)
     (path.parent / CHECKPOINT).unlink(missing_ok=True)
     print(f"model written to {path}")
-
-
-def write_weights(path: Path, model: TrainedModel) -> None:
-    """Write ``model.pt`` beside a model: only the weights, for MONAI's ``ckpt_export`` and MONAI Label."""
-    with whole_file(path.with_suffix(".pt")) as draft:
-        torch.save({name: tensor.detach().cpu() for name, tensor in model.network.state_dict().items()}, draft)
 
 
 @dataclass(frozen=True)

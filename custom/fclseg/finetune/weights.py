@@ -12,7 +12,6 @@ from pathlib import Path
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.registry import get_anatomy
-from fclseg.finetune.record import write_weights
 from fclseg.finetune.run import FinetuneSpec, finetune
 from fclseg.networks.model_file import MODEL, load_model, write_model
 from fclseg.phantom.slices import phantom_folder
@@ -73,9 +72,7 @@ def publish(trained: Path, name: str) -> Path:
     """Write a trained model to its bundle, with a sentence that says what it is."""
     target = shipped_model(get_anatomy(name).bundle)
     target.parent.mkdir(exist_ok=True)
-    model = replace(load_model(trained, name), about=ABOUT.format(RECIPES[name].patients))
-    write_model(target, model)
-    write_weights(target, model)
+    write_model(target, replace(load_model(trained, name), about=ABOUT.format(RECIPES[name].patients)))
     return target
 
 
