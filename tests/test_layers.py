@@ -17,6 +17,7 @@ ORDER = [
     {"phantom"},
     {"methods"},
     {"federation"},
+    {"secure_sums"},
     {"privacy"},
     {"local"},
     {"hospital", "flare"},

@@ -1,0 +1,224 @@
+"""A server that records everything and asks wrong questions learns nothing about one site."""
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+from sum_parties import SHAPE, Authority, Federation, copied, occasion, plain_sum, random_vectors
+
+from fclseg.secure_sums.collector import Collector
+from fclseg.secure_sums.identity import SimulatedSite, SimulatedTrust
+from fclseg.secure_sums.keys import agree, derive, join, new_seed, public_key, split
+from fclseg.secure_sums.masks import Shape, Vector
+from fclseg.secure_sums.occasion import SumError, digest
+from fclseg.secure_sums.roster import Advert
+
+LARGE = Shape(narrow=200_000, wide=4, bits=12)
+
+
+def at_step(federation, step, number=0, attempt=1, context="sent to all"):
+    """Stop before a step: the collector, and the vectors."""
+    now, vectors = occasion(number, attempt), random_vectors(federation.names, SHAPE)
+    collector = Collector(now, federation.trust, federation.fewest)
+    steps = ("keys", "shares", "masked", "agreement", "reveal")
+    for name in federation.names:
+        collector.accept_keys(name, federation.member(name, now).keys())
+    if steps.index(step) > 1:
+        for name in federation.names:
+            shares = federation.member(name, now).shares(collector.roster.to_dict())
+            collector.accept_shares(name, shares)
+    if steps.index(step) > 2:
+        collector.start(SHAPE, context)
+        for name in federation.names:
+            parts = federation.member(name, now).masked(
+                collector.inbox(name), context, lambda n, v=name: copied(vectors[v])
+            )
+            collector.accept_vector(name, parts)
+    return collector, now, vectors
+
+
+def test_what_the_server_sees_of_one_site_is_uniform(tmp_path):
+    """The plain vector is constant, so any trace of it would show. Fixed seeds are impossible with real keys: the
+    limit is one false alarm in a million."""
+    federation = Federation(tmp_path, 4)
+    constant = Vector.of(LARGE, np.full(LARGE.narrow, 5), np.full(LARGE.wide, 1))
+    vectors = {name: copied(constant) for name in federation.names}
+    federation.run_sum(occasion(), vectors)
+    for name, parts in [(name, answer) for step, name, answer in federation.seen if step == "masked"]:
+        numbers = Vector.unpack(LARGE, parts).narrow
+        assert chisquare(np.bincount(numbers, minlength=4096)).pvalue > 1e-6, name
+        assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 0.02
+
+
+def test_masks_of_a_fixed_key_are_uniform():
+    vector = Vector.zeros(Shape(400_000, 0, 8))
+    vector.add_mask(bytes(range(32)), 1)
+    assert chisquare(np.bincount(vector.narrow, minlength=256)).pvalue > 0.01
+
+
+def test_everything_recorded_does_not_unmask_one_site(tmp_path):
+    """The attack: all public keys, all shares that were revealed, the seeds they give. Site 4 disappeared, so its
+    pairwise seed is known; site 1's is not, and its update stays uniform after removing all that is known."""
+    federation = Federation(tmp_path, 4)
+    vectors = {name: Vector.of(LARGE, np.full(LARGE.narrow, 5), np.zeros(4)) for name in federation.names}
+    collector = federation.run_sum(occasion(), vectors, {"site-4": "masked"})
+    seen = {(step, name): answer for step, name, answer in federation.seen}
+    attacked = Vector.unpack(LARGE, seen["masked", "site-1"])
+    attacked.add_mask(derive(collector._seed("own", "site-1"), collector._info("site-1", "site-1")), -1)
+    known = agree(
+        collector._seed("masking", "site-4"), collector._adverts["site-1"].masking, collector._info("site-1", "site-4")
+    )
+    attacked.add_mask(known, -1)
+    assert chisquare(np.bincount(attacked.narrow, minlength=4096)).pvalue > 1e-6
+    shares = [seen["reveal", name] for name in ("site-1", "site-2", "site-3")]
+    assert all("site-1" not in one["masking"] and "site-4" not in one["own"] for one in shares)
+
+
+def test_shares_below_the_threshold_do_not_give_the_seed():
+    seed = new_seed()
+    shares = dict(enumerate(split(seed, 3, 4)))
+    assert join(shares, 3, public_key(seed), public_key) == seed
+    assert join({index: shares[index] for index in (0, 3)}, 3, public_key(seed), public_key) is None
+    assert join({index: shares[index] for index in (0, 3)}, 2, public_key(seed), public_key) is None
+
+
+def test_the_server_cannot_put_its_keys_in_a_sites_place(tmp_path):
+    federation = Federation(tmp_path, 4)
+    collector, now, _ = at_step(federation, "shares")
+    roster = collector.roster.to_dict()
+    seeds = {name: new_seed() for name in ("masking", "sealing", "own")}
+    stranger = Authority(tmp_path, "stranger").issue("site-2")
+    forged = {
+        "another root": Advert.make(stranger, now, seeds).to_dict(),
+        "another site's certificate": Advert.make(federation.identities["site-3"], now, seeds).to_dict(),
+        "no certificate": Advert.make(SimulatedSite("site-2"), now, seeds).to_dict(),
+        "a key after signing": {**roster["site-2"], "masking": public_key(seeds["masking"])},
+        "an old round": Advert.make(federation.identities["site-2"], occasion(7), seeds).to_dict(),
+        "expired": Advert.make(federation.authority.issue("site-2", days=-1), now, seeds).to_dict(),
+        "the same key twice": roster["site-3"],
+        "no dictionary": "keys",
+    }
+    for name, advert in forged.items():
+        with pytest.raises(SumError):
+            federation.member("site-1", now).shares({**roster, "site-2": advert})
+            pytest.fail(name)
+    federation.member("site-1", now).shares(roster)
+
+
+def test_a_roster_that_is_too_short_or_without_the_site_is_refused(tmp_path):
+    federation = Federation(tmp_path, 4, fewest=4)
+    collector, now, _ = at_step(federation, "shares")
+    roster = collector.roster.to_dict()
+    for left_out in ("site-1", "site-4"):
+        with pytest.raises(SumError):
+            federation.member("site-1", now).shares({name: a for name, a in roster.items() if name != left_out})
+
+
+@pytest.mark.parametrize(
+    "survivors",
+    [
+        ["site-1"],
+        ["site-1", "site-2"],
+        ["site-2", "site-3", "site-4"],
+        ["site-1", "site-2", "site-5"],
+        ["site-1", "site-1", "site-2"],
+        ["site-2", "site-1", "site-3"],
+    ],
+)
+def test_wrong_lists_of_survivors_are_not_signed(tmp_path, survivors):
+    federation = Federation(tmp_path, 4)
+    _, now, _ = at_step(federation, "agreement")
+    with pytest.raises(SumError):
+        federation.member("site-1", now).agreement(survivors)
+
+
+def test_one_list_of_survivors_per_round_whatever_the_attempt(tmp_path):
+    """Otherwise the difference of two sums would be site 4's update."""
+    federation = Federation(tmp_path, 4)
+    vectors = random_vectors(federation.names, SHAPE)
+    federation.run_sum(occasion(attempt=1), vectors)
+    with pytest.raises(SumError, match="already opened"):
+        federation.run_sum(occasion(attempt=2), vectors, {"site-4": "masked"})
+    again = federation.run_sum(occasion(attempt=3), vectors)
+    np.testing.assert_array_equal(again.result().signed()[0], plain_sum(vectors, federation.names)[0])
+    federation.run_sum(occasion(1, attempt=4), vectors, {"site-4": "masked"})
+
+
+def test_shares_need_signatures_of_the_same_list(tmp_path):
+    federation = Federation(tmp_path, 4)
+    _, now, _ = at_step(federation, "agreement")
+    lists = {"site-1": federation.names, "site-2": federation.names, "site-3": federation.names[:3]}
+    signatures = {name: federation.member(name, now).agreement(names) for name, names in lists.items()}
+    for wrong in (
+        signatures,
+        {name: signatures[name] for name in ("site-1", "site-2")},
+        {**signatures, "site-3": signatures["site-1"]},
+        {"site-1": signatures["site-1"], "site-2": signatures["site-2"], "site-9": signatures["site-1"]},
+    ):
+        with pytest.raises(SumError):
+            federation.member("site-1", now).reveal(wrong)
+
+
+def test_replays_are_refused_and_lost_replies_repeated(tmp_path):
+    federation = Federation(tmp_path, 4)
+    vectors = random_vectors(federation.names, SHAPE)
+    collector = federation.run_sum(occasion(attempt=5), vectors)
+    member, roster = federation.member("site-1", occasion(attempt=5)), collector.roster.to_dict()
+    seen = {(step, name): answer for step, name, answer in federation.seen}
+    assert member.keys() == seen["keys", "site-1"] and member.shares(roster) == seen["shares", "site-1"]
+
+    def not_again(sites):
+        pytest.fail("an update must not be masked twice with the same keys")
+
+    again = member.masked(collector.inbox("site-1"), "sent to all", not_again)
+    np.testing.assert_array_equal(again["narrow"], seen["masked", "site-1"]["narrow"])
+    with pytest.raises(SumError):
+        member.masked(collector.inbox("site-1"), "something else", not_again)
+    with pytest.raises(SumError):
+        federation.member("site-1", occasion(attempt=4)).keys()
+    federation.member("site-1", occasion(1, attempt=6)).keys()
+    with pytest.raises(SumError):
+        federation.member("site-1", occasion(attempt=5)).reveal(dict(collector.signatures))
+    assert not list((tmp_path / "site-1").glob("*.npz")), "secrets of an earlier sum stay on disk"
+
+
+def test_sites_that_were_sent_different_things_give_noise(tmp_path):
+    """A server that sends site 1 another network than the others, to isolate it, gets nothing."""
+    federation = Federation(tmp_path, 4)
+    collector, now, vectors = at_step(federation, "masked")
+    collector.start(SHAPE, "to the others")
+    for name in federation.names:
+        context = "to site 1" if name == "site-1" else "to the others"
+        member = federation.member(name, now)
+        collector.accept_vector(
+            name, member.masked(collector.inbox(name), context, lambda n, v=name: copied(vectors[v]))
+        )
+    data = federation.member("site-1", now).agreement(federation.names)
+    with pytest.raises(SumError):
+        collector.accept_agreement("site-1", data)
+
+
+def test_sealed_shares_are_read_by_their_receiver_only(tmp_path):
+    """The server swaps two sealed messages: the receiver cannot open them and gives no share of them."""
+    federation = Federation(tmp_path, 4)
+    collector, now, vectors = at_step(federation, "masked")
+    inbox = collector.inbox("site-1")
+    inbox["site-2"], inbox["site-3"] = inbox["site-3"], inbox["site-2"]
+    collector.start(SHAPE, "")
+    for name in federation.names:
+        box = inbox if name == "site-1" else collector.inbox(name)
+        member = federation.member(name, now)
+        collector.accept_vector(name, member.masked(box, "", lambda n, v=name: copied(vectors[v])))
+    for name in federation.names:
+        collector.accept_agreement(name, federation.member(name, now).agreement(federation.names))
+    reveal = federation.member("site-1", now).reveal(collector.signatures)
+    assert set(reveal["own"]) == {"site-1", "site-4"}
+
+
+def test_simulated_sites_sign_by_name():
+    SimulatedTrust().check("a", "", SimulatedSite("a").sign(b"x"), b"x")
+    with pytest.raises(SumError):
+        SimulatedTrust().check("b", "", SimulatedSite("a").sign(b"x"), b"x")
+
+
+def test_digests_depend_on_everything():
+    assert digest("a", ["b"]) != digest("a", "b") != digest("ab")
