@@ -154,6 +154,8 @@ def check(arguments: argparse.Namespace) -> int:
         f"\n{arguments.folder} ({report.anatomy.title}): {len(report.patients)} patients, "
         f"{report.labelled} labelled frames, {report.unlabelled} unlabelled frames"
     )
+    if report.partly:
+        print(f"partly labelled: {report.partly} (training uses the labelled ones)")
     for warning in report.warnings:
         print(f"warning: {warning}")
     print(f"{len(report.problems)} problem{'s' * (len(report.problems) > 1)}:" if report.problems else "no problem")

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import AUTO, scan_folder
 from fclseg.anatomy.records import Volume, read_images
-from fclseg.data.preprocess import check_label, grey_range
+from fclseg.data.preprocess import UNLABELLED, check_label, grey_range, labelled_slices
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
 
@@ -25,6 +25,8 @@ class PatientSummary:
     site: str | None
     labelled: int = 0
     unlabelled: int = 0
+    slices: int = 0  # labelled ones
+    without: int = 0  # slices of labelled frames that nobody has labelled
     grids: set[tuple[int, ...]] = field(default_factory=set)
     spacings: set[tuple[float, ...]] = field(default_factory=set)
     codes: set[str] = field(default_factory=set)  # directions of the files' axes
@@ -42,6 +44,13 @@ class FolderReport:
         return sum(patient.labelled for patient in self.patients)
 
     @property
+    def partly(self) -> str:
+        """What is labelled, if some frames are labelled only in part; otherwise empty."""
+        without = sum(patient.without for patient in self.patients)
+        labelled = sum(patient.slices for patient in self.patients)
+        return f"{labelled} labelled slices, {without} slices of these frames without labels" if without else ""
+
+    @property
     def unlabelled(self) -> int:
         return sum(patient.unlabelled for patient in self.patients)
 
@@ -56,7 +65,8 @@ def check_folder(root: Path | str, anatomy: str = AUTO, splits: Path | None = No
     if splits is not None:
         _check_splits(splits, {volume.patient for volume in scan.volumes}, scan.problems)
     problems = list(dict.fromkeys(scan.problems))
-    return FolderReport(scan.anatomy, _summarise(scan.volumes, check.grids), problems, _warnings(scan.volumes))
+    rows = _summarise(scan.volumes, check)
+    return FolderReport(scan.anatomy, rows, problems, _warnings(scan.volumes))
 
 
 def _warnings(volumes: Iterable[Volume]) -> list[str]:
@@ -78,6 +88,7 @@ class _VoxelCheck:
     def __init__(self, problems: list[str]):
         self.problems = problems
         self.grids: dict[Volume, tuple[int, ...]] = {}
+        self.slices: dict[Volume, np.ndarray] = {}  # whether each slice of a label map is labelled
         self._seen: dict[bytes, Volume] = {}
 
     def read(self, volumes: list[Volume]) -> None:
@@ -102,6 +113,11 @@ class _VoxelCheck:
     def _check_label(self, volume: Volume) -> None:
         label = volume.read_label()
         check_label(label, label.shape, volume)  # shapes have already been compared when headers were scanned
+        self.slices[volume] = labelled_slices(label)
+        if not self.slices[volume].any():
+            raise DataError(
+                f"{volume.label}: nothing is labelled in it ({UNLABELLED} everywhere); label it or remove it"
+            )
 
     def _check_copy(self, voxels: np.ndarray, volume: Volume) -> None:
         """Report the same image under two names: it could be in training and validation at once."""
@@ -118,7 +134,7 @@ def _check_splits(path: Path, patients: set[str], problems: list[str]) -> None:
         problems.append(str(error))
 
 
-def _summarise(volumes: Iterable[Volume], grids: dict[Volume, tuple[int, ...]]) -> list[PatientSummary]:
+def _summarise(volumes: Iterable[Volume], check: _VoxelCheck) -> list[PatientSummary]:
     rows: dict[str, PatientSummary] = {}
     for volume in volumes:
         row = rows.setdefault(volume.patient, PatientSummary(volume.patient, volume.site))
@@ -126,6 +142,9 @@ def _summarise(volumes: Iterable[Volume], grids: dict[Volume, tuple[int, ...]]) 
         row.unlabelled += volume.label is None
         row.spacings.add(volume.spacing)
         row.codes.add(volume.storage.codes)
-        if volume in grids:
-            row.grids.add(grids[volume])
+        if volume in check.grids:
+            row.grids.add(check.grids[volume])
+        if volume in check.slices:
+            row.slices += int(check.slices[volume].sum())
+            row.without += int((~check.slices[volume]).sum())
     return list(rows.values())

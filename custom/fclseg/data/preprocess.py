@@ -11,7 +11,7 @@ PERCENTILES = (1, 99)
 LARGEST_RANGE = 1e30
 PADDING_LINES = 8
 UNLABELLED = 255
-"""The value of all pixels in the stored label map of a volume without labels."""
+"""The value of pixels that nobody has labelled: single slices of a label map, or all of a volume without labels."""
 
 
 def grey_range(voxels: np.ndarray, volume: Volume) -> tuple[float, float]:
@@ -57,11 +57,17 @@ def check_label(voxels: np.ndarray, shape: tuple[int, ...], volume: Volume) -> N
     values = np.unique(voxels)
     structures = volume.anatomy.structures
     classes = {0, *(structure.value for structure in structures)} if structures else set(range(UNLABELLED))
-    if wrong := [value for value in values.tolist() if value not in classes]:
+    if wrong := [value for value in values.tolist() if value not in classes | {UNLABELLED}]:
         allowed = ", ".join(map(str, sorted(classes))) if structures else f"whole numbers from 0 to {UNLABELLED - 1}"
         raise DataError(
-            f"{volume.label}: the label map contains the value {wrong[0]:g}, but allowed are {allowed}; correct it"
+            f"{volume.label}: the label map contains the value {wrong[0]:g}, but allowed are {allowed}, and "
+            f"{UNLABELLED} where nothing is labelled; correct it"
         )
+
+
+def labelled_slices(labels: np.ndarray) -> np.ndarray:
+    """For each slice of a label map [X, Y, S], whether somebody has labelled any of its pixels."""
+    return (labels != UNLABELLED).any(axis=(0, 1))
 
 
 def partitions(slices: int, parts: int) -> np.ndarray:
@@ -104,7 +110,9 @@ class Preprocessor:
     def label(self, voxels: np.ndarray, volume: Volume, shape: tuple[int, ...]) -> np.ndarray:
         """Classes [X, Y, S] to slices [S, H, W], uint8, by nearest neighbour."""
         check_label(voxels, shape, volume)
-        return self._slices(voxels.astype(np.float32), volume, "nearest").round().astype(np.uint8)
+        planes = self._slices(voxels.astype(np.float32), volume, "nearest").round().astype(np.uint8)
+        planes[~labelled_slices(voxels)] = UNLABELLED  # also where the slice was padded
+        return planes
 
     def _slices(self, voxels: np.ndarray, volume: Volume, mode: str) -> np.ndarray:
         """Slices are passed as channels of a 2D image: one call, and no interpolation between slices."""

@@ -58,7 +58,7 @@ class SliceSampler:
             raise DataError(
                 "there is no slice to train on; check the patients of the split and whether they have labels"
             )
-        if labels and not all(store.volumes[volume].labelled for volume in np.unique(store.volume[self.indices])):
+        if labels and not store.labelled[self.indices].all():
             raise DataError("some slices for training with labels have none; select slices with labelled=True")
         self._partners = PartnerTable(store, self.indices) if partners else None
 

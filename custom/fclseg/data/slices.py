@@ -32,10 +32,11 @@ class StoredVolume:
     patient: str
     frame: int | None
     phase: str | None
-    labelled: bool
+    labelled: bool  # at least one of its slices is
     spacing: tuple[float, float, float]  # pixel size of the stored slices and distance between them, mm
     start: int
     stop: int  # its slices are start:stop
+    without: tuple[int, ...] = ()  # slices of a labelled volume, counted from its first, that nobody has labelled
 
 
 class SliceStore:
@@ -59,6 +60,9 @@ class SliceStore:
         depths = [volume.stop - volume.start for volume in self.volumes]
         self.volume = np.repeat(np.arange(len(depths), dtype=np.int32), depths)
         self.partition = np.concatenate([partitions(depth, self.anatomy.partitions) for depth in depths])
+        self.labelled = np.array([volume.labelled for volume in self.volumes], dtype=bool)[self.volume]
+        for volume in self.volumes:
+            self.labelled[[volume.start + number for number in volume.without]] = False
 
     def __len__(self) -> int:
         return len(self.volume)
@@ -79,11 +83,9 @@ class SliceStore:
             raise DataError(
                 f"patient {unknown[0]} is not in the data; the split and the data folder must belong together"
             )
-        chosen = [
-            (wanted is None or volume.patient in wanted) and labelled in (None, volume.labelled)
-            for volume in self.volumes
-        ]
-        return np.flatnonzero(np.asarray(chosen, dtype=bool)[self.volume])
+        mine = np.array([wanted is None or volume.patient in wanted for volume in self.volumes], dtype=bool)
+        chosen = mine[self.volume]
+        return np.flatnonzero(chosen if labelled is None else chosen & (self.labelled == labelled))
 
 
 def default_cache() -> Path:
@@ -130,12 +132,14 @@ def _build(draft: Path, volumes: Sequence[Volume], image_size: int, spacing: flo
             classes = np.full(pixels.shape, UNLABELLED, np.uint8)
             if volume.label:
                 classes = prepare.label(volume.read_label(), volume, voxels.shape)
+            labelled = (classes != UNLABELLED).any(axis=(1, 2))
+            without = tuple(np.flatnonzero(~labelled).tolist()) if labelled.any() else ()
             images.write(pixels.tobytes())
             labels.write(classes.tobytes())
             start = stored[-1].stop if stored else 0
             pixel = (spacing, spacing, volume.spacing[2])
-            identity = (volume.patient, volume.frame, volume.phase, volume.label is not None)
-            stored.append(StoredVolume(*identity, pixel, start, start + len(pixels)))
+            identity = (volume.patient, volume.frame, volume.phase, bool(labelled.any()))
+            stored.append(StoredVolume(*identity, pixel, start, start + len(pixels), without))
     index = {
         "anatomy": reference(volumes[0].anatomy),
         "image_size": image_size,

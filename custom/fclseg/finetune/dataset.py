@@ -11,6 +11,7 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import folder_anatomy, read_folder
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.data.augment import augment_labelled
+from fclseg.data.preprocess import UNLABELLED
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
 from fclseg.data.slices import SliceStore, open_store
@@ -30,14 +31,17 @@ def open_labelled(
             f"{dataset_dir} contains {found.title} with the labels {found.describe_values()}, but this bundle segments "
             f"{anatomy.describe_values()}: use the bundle {found.bundle}"
         )
-    labelled = [volume for volume in volumes if volume.label is not None]
+    labelled = [volume for volume in volumes if volume.label is not None]  # wholly or in part
     if not labelled:
         raise DataError(f"{dataset_dir} contains no labelled volume: supervised training needs at least one")
     store = open_store(labelled, image_size=image_size, spacing=spacing, progress=progress)
-    if (highest := int(store.labels.max())) >= anatomy.classes:  # only possible in a plain folder without labels.json
-        known = anatomy.describe_values()
+    known = store.labels[store.labels != UNLABELLED]
+    if not len(known):
+        raise DataError(f"{dataset_dir} contains no labelled slice: supervised training needs at least one")
+    if (highest := int(known.max())) >= anatomy.classes:  # only possible in a plain folder without labels.json
         raise DataError(
-            f"{dataset_dir} contains the label {highest}, but this bundle knows only {known}: change the labels"
+            f"{dataset_dir} contains the label {highest}, but this bundle knows only {anatomy.describe_values()}: "
+            "change the labels"
         )
     return store
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from fclseg.anatomy.base import Anatomy
+from fclseg.data.preprocess import UNLABELLED
 from fclseg.data.slices import SliceStore
 from fclseg.files import private_folder
 from fclseg.finetune import metrics
@@ -135,13 +136,19 @@ class VolumeEvaluator:
 
     def _score(self, volume) -> dict:
         prediction = self.predict(volume.start, volume.stop)
-        truth = np.asarray(self.store.labels[volume.start : volume.stop])
+        prediction, truth = where_labelled(prediction, np.asarray(self.store.labels[volume.start : volume.stop]))
         row = {"patient": volume.patient, "frame": volume.frame, "phase": volume.phase}
         return row | scores(self.metrics, prediction, truth, self.anatomy, volume.spacing)
 
 
 def _labels(scores: torch.Tensor) -> np.ndarray:
     return scores.argmax(dim=1).to(torch.uint8).cpu().numpy()
+
+
+def where_labelled(prediction: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both label maps, as background where nobody has labelled: nothing is scored there."""
+    known = truth != UNLABELLED
+    return prediction * known, truth * known
 
 
 def scores(

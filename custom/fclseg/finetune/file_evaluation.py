@@ -10,8 +10,9 @@ from tqdm import tqdm
 from fclseg.anatomy.base import EjectionFraction
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume, read_images
+from fclseg.data.preprocess import UNLABELLED
 from fclseg.finetune.agreement import bland_altman, write_agreement_plot
-from fclseg.finetune.evaluation import PLOT, Evaluation, VolumeEvaluator, scores
+from fclseg.finetune.evaluation import PLOT, Evaluation, VolumeEvaluator, scores, where_labelled
 from fclseg.inference.measure import ejection_fraction, millilitres
 from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
@@ -41,7 +42,7 @@ class FileEvaluator:
         if evaluation.rows:
             evaluation.agreement = self._agreement(evaluation.rows)
         self.stored.publish(evaluation)
-        if evaluation.rows and self.stored.output_dir is not None:
+        if evaluation.agreement and self.stored.output_dir is not None:
             write_agreement_plot(self.stored.output_dir / PLOT, evaluation.agreement)
             for name, one in evaluation.agreement.items():
                 print(f"{name}: bias {one['bias']:+.1f} {one['unit']}, limits {one['low']:+.1f} to {one['high']:+.1f}")
@@ -58,17 +59,22 @@ class FileEvaluator:
     def _row(self, segmenter: Segmenter, volume: Volume, voxels: np.ndarray) -> dict[str, Any]:
         anatomy = self.stored.anatomy
         prediction, truth = segmenter(voxels, volume).labels, volume.read_label().astype(np.uint8)
+        whole = not (truth == UNLABELLED).any()
+        prediction, truth = where_labelled(prediction, truth)
         row: dict[str, Any] = {"patient": volume.patient, "frame": volume.frame, "phase": volume.phase}
         stacks = [np.moveaxis(labels, -1, 0) for labels in (prediction, truth)]
         row |= scores(self.stored.metrics, stacks[0], stacks[1], anatomy, volume.spacing)
         for prefix, labels in (("ml", prediction), ("true_ml", truth)):
             amounts = millilitres(labels, volume.spacing, anatomy)
-            row |= {f"{prefix}_{name}": round(value, 2) for name, value in amounts.items()}
+            row |= {f"{prefix}_{name}": round(value, 2) if whole else None for name, value in amounts.items()}
         return row
 
     def _agreement(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         anatomy = self.stored.anatomy
-        found = {}
+        rows = [row for row in rows if row[f"ml_{anatomy.names[0]}"] is not None]  # others are labelled only in part
+        found: dict[str, Any] = {}
+        if not rows:
+            return found
         for name in anatomy.names:
             pairs = [(row[f"ml_{name}"], row[f"true_ml_{name}"]) for row in rows]
             found[f"{name} volume"] = bland_altman(pairs, "ml")

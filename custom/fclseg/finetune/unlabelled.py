@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -67,17 +68,24 @@ def unlabelled_slices(
     batch_size: int,
     device: torch.device | str = "cpu",
 ) -> SliceSampler:
-    """All slices of the ``chosen`` patients. By default they are the patients of the folder that are neither trained on
-    with labels nor held out."""
+    """All slices of the ``chosen`` patients, by default of those that are neither trained on with labels nor held out.
+
+    Slices that nobody has labelled, of frames that are labelled in part, are among them unless patients are chosen.
+    """
     volumes = read_folder(Path(dataset_dir))
     used = {*patients.train, *patients.validation}
     names = {volume.patient for volume in volumes} - used if chosen is None else set(listed(chosen))
     if held_out := sorted(names & set(patients.validation)):
         raise DataError(f"patient '{held_out[0]}' is held out, so training must not see it: list it in only one place")
     found = [volume for volume in volumes if volume.patient in names]
+    partly = {(one.patient, one.frame) for one in store.volumes if one.without and one.patient in patients.train}
+    if chosen is None:
+        found += [volume for volume in volumes if volume.label and (volume.patient, volume.frame) in partly]
     if not found:
         raise DataError(
             "there is no patient without labels to learn from: set unlabelled_weight to 0, or name patients"
         )
     every = open_store(found, image_size=store.image_size, spacing=store.spacing, progress=False)
-    return SliceSampler(every, every.select(), batch_size, device=device)
+    others = set(every.patients) - names
+    slices = np.concatenate([every.select(set(every.patients) - others), every.select(others, labelled=False)])
+    return SliceSampler(every, slices, batch_size, device=device)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -10,15 +10,13 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.data.augment import augment_labelled
 from fclseg.data.sampler import SliceSampler
 from fclseg.methods.base import Method
+from fclseg.methods.labelled_loss import LabelledLoss
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.statistics import statistics_kept
 from fclseg.networks.unet import Encoder
 from fclseg.phantom.slices import phantom_slices
 from fclseg.presets import Preset
-
-if TYPE_CHECKING:
-    from monai.losses import DiceCELoss
 
 
 class Segmenter(Method):
@@ -40,10 +38,8 @@ class Segmenter(Method):
         return self.online.encoder(images)[-1].mean(dim=(2, 3))
 
     @cached_property
-    def criterion(self) -> "DiceCELoss":
-        from monai.losses import DiceCELoss  # takes seconds to import, and counting bytes or averaging does not need it
-
-        return DiceCELoss(to_onehot_y=True, softmax=True)
+    def criterion(self) -> LabelledLoss:
+        return LabelledLoss()  # when it is needed: its import takes seconds, and counting bytes does not need it
 
     @cached_property
     def phantoms(self) -> SliceSampler:

@@ -1,0 +1,31 @@
+"""Dice and cross-entropy where there are labels: the loss of every supervised training."""
+
+import torch
+from torch import nn
+
+from fclseg.data.preprocess import UNLABELLED
+
+
+class LabelledLoss(nn.Module):
+    """MONAI's ``DiceCELoss`` of scores [B, C, H, W] and classes [B, 1, H, W], over the pixels that have a label.
+
+    Pixels with the value ``UNLABELLED`` do not count: the loss of such an image is that of its other pixels alone. A
+    batch without any labelled pixel has a loss of zero.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        from monai.losses import DiceCELoss  # takes seconds to import, and not everybody who names this class trains
+
+        self.whole = DiceCELoss(to_onehot_y=True, softmax=True)
+
+    def forward(self, scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        known = labels[:, 0] != UNLABELLED
+        if bool(known.all()):
+            return self.whole(scores, labels)
+        losses = [
+            self.whole(score[None, :, mask], label[None, :, mask])
+            for score, label, mask in zip(scores, labels, known, strict=True)
+            if bool(mask.any())
+        ]
+        return torch.stack(losses).mean() if losses else scores.sum() * 0
