@@ -14,7 +14,7 @@ from fclseg.data.preprocess import UNLABELLED
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
 from fclseg.errors import DataError
-from fclseg.phantom import write_phantom
+from fclseg.phantom.dataset import write_phantom
 
 KEPT = {"patient001": (2, 5), "patient002": (0,)}
 """The labelled slices of each patient's first labelled frame, in the order of the file. Other frames keep all."""
