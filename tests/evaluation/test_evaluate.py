@@ -132,3 +132,11 @@ def test_a_label_map_on_another_grid_is_refused(folders):
     save(results / "p1_frame01_seg.nii.gz", np.zeros((12, 12, 4), np.uint8))
     with pytest.raises(DataError, match="p1_frame01_seg"):
         evaluate([folders])
+
+
+def test_the_page_shows_hospitals_groups_and_the_worst_patient(folders, tmp_path):
+    results, _ = folders
+    (results / "p1_frame01_overlay.png").write_bytes(b"picture")
+    evaluate([folders], tmp_path / "out")
+    page = (tmp_path / "out" / "evaluation.html").read_text()
+    assert "clinic 1" in page and "NOR" in page and "cGljdHVyZQ==" in page and "-20%" in page

@@ -31,7 +31,10 @@ def register(subparsers) -> None:
         "--out", type=Path, metavar="DIR", help="folder for tables and page (default: RESULTS/evaluation)"
     )
     parser.add_argument(
-        "--patients", type=Path, metavar="CSV", help="table with the columns patient, hospital, vendor, group, spacing"
+        "--patients",
+        type=Path,
+        metavar="CSV",
+        help="table with the columns patient, hospital, vendor, group, spacing; folder, if it is about one of several",
     )
     parser.add_argument(
         "--half", choices=("choose", "report"), help="only this half of the patients of each hospital and group"

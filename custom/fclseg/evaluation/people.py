@@ -33,7 +33,7 @@ class Person:
 
 def read_people(volumes: Iterable[Volume], root: Path, table: Path | None = None) -> dict[str, Person]:
     """All patients of a labelled folder by name, halved."""
-    stated = {} if table is None else _read_table(table)
+    stated = {} if table is None else _read_table(table, root.resolve().name)
     folders = {volume.patient: volume for volume in volumes}
     return halved(
         [
@@ -79,10 +79,15 @@ def _known(info: Mapping[str, str], stated: Mapping[str, str]) -> dict[str, str]
     return {"centre" if name == "center" else name: value for name, value in both.items() if value not in UNKNOWN}
 
 
-def _read_table(path: Path) -> dict[str, dict[str, str]]:
+def _read_table(path: Path, folder: str) -> dict[str, dict[str, str]]:
+    """What a table says about the patients of a labelled folder; rows with another ``folder`` are about others."""
     rows = list(csv.DictReader(read_text(path).splitlines()))
     if not rows or "patient" not in rows[0] or not set(rows[0]) & set(COLUMNS):
         raise DataError(
             f"{path}: is not a table of patients; its first line names the columns: patient and {', '.join(COLUMNS)}"
         )
-    return {row["patient"]: {name: row.get(name) or "" for name in COLUMNS if name in row} for row in rows}
+    return {
+        row["patient"]: {name: row.get(name) or "" for name in COLUMNS if name in row}
+        for row in rows
+        if (row.get("folder") or folder) == folder
+    }

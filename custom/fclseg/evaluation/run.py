@@ -18,6 +18,7 @@ from fclseg.device import choose_device
 from fclseg.documents import read_json
 from fclseg.errors import DataError
 from fclseg.evaluation.matching import Results
+from fclseg.evaluation.page import write_page
 from fclseg.evaluation.people import Person, first_of_each, read_people
 from fclseg.evaluation.scores import Row, patient_row, volume_row
 from fclseg.evaluation.summary import by, mean_and_worst, summarise, text_table
@@ -29,7 +30,7 @@ from fclseg.networks.model_file import load_model
 from fclseg.text import cell
 
 TABLES = ("volumes.csv", "patients.csv")
-SUMMARY = "evaluation.json"
+SUMMARY, PAGE = "evaluation.json", "evaluation.html"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Evaluated:
     volumes: list[Row] = field(default_factory=list)
     patients: list[Row] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # labelled patients without a result
+    pictures: dict[tuple[str, str], list[Path]] = field(default_factory=dict)  # by hospital and patient
 
     def figures(self) -> dict[str, Any]:
         """Everything together, by hospital and by group."""
@@ -81,12 +83,13 @@ class Evaluated:
         return "\n".join(lines)
 
     def write(self, folder: Path) -> None:
-        """``volumes.csv``, ``patients.csv`` and ``evaluation.json``."""
+        """``volumes.csv``, ``patients.csv``, ``evaluation.json`` and the page ``evaluation.html``."""
         make_folder(folder)
         for name, rows in zip(TABLES, (self.volumes, self.patients), strict=True):
             _write_csv(folder / name, rows)
         content = self.figures() | {"missing": self.missing, "patients": self.patients}
         write_text(folder / SUMMARY, json.dumps(content, indent=1))
+        write_page(folder / PAGE, self.figures(), self.patients, self.missing, self.pictures, self.anatomy)
 
 
 def evaluate(
@@ -146,6 +149,9 @@ def _score(pair: Pair, cases: Sequence[tuple[Person, list[Volume]]], evaluated: 
             evaluated.missing.append(f"{person.hospital} {person.patient}")
             continue
         evaluated.volumes += rows
+        evaluated.pictures[person.hospital, person.patient] = sorted(
+            pair.results.glob(f"{person.patient}*_overlay.png")
+        )
         evaluated.patients.append(patient_row(person, rows, evaluated.anatomy, flags.get(person.patient)))
 
 

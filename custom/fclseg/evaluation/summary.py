@@ -62,17 +62,25 @@ def mean_and_worst(kinds: dict[str, dict[str, Any]], figure: str = "dice") -> tu
     return mean(list(known.values())), min(known, key=lambda name: known[name]) if known else None
 
 
-def text_table(parts: dict[str, dict[str, Any]], anatomy: Anatomy) -> str:
-    """The figures for a terminal, one line per part."""
+def table(parts: dict[str, dict[str, Any]], anatomy: Anatomy) -> list[list[str]]:
+    """The figures as text, one line per part, after a line of titles."""
     columns: list[tuple[str, str, Callable[[Any], str]]] = [("n", "patients", str), ("Dice", "dice", _dice)]
     columns += [(name, f"dice_{name}", _dice) for name in anatomy.names] + [("lowest", "lowest", _dice)]
-    phase = "_ED" if any("ED" in column for one in parts.values() for column in one) else ""
+    phase = "_ED" if any("_ED" in column for one in parts.values() for column in one) else ""
     columns += [(f"{name} ml", f"volume_percent_{name}{phase}", lambda v: f"{v:+.0f}%") for name in anatomy.names]
     columns += [(f"{c.structure} EF", f"ef_{c.structure}_error", lambda v: f"{v:.1f}") for c in cavities(anatomy)]
-    lines = [["", *(title for title, _, _ in columns)]]
+    columns += [(f"{name} HD95", f"hd95_{name}", lambda v: f"{v:.1f}") for name in anatomy.names]
+    known = [one for one in columns if any(part.get(one[1]) is not None for part in parts.values())]
+    lines = [["", *(title for title, _, _ in known)]]
     for part, figures in parts.items():
-        values = [(figures.get(name), show) for _, name, show in columns]
+        values = [(figures.get(name), show) for _, name, show in known]
         lines.append([part, *("" if value is None else show(value) for value, show in values)])
+    return lines
+
+
+def text_table(parts: dict[str, dict[str, Any]], anatomy: Anatomy) -> str:
+    """The figures for a terminal."""
+    lines = table(parts, anatomy)
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join(
         "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]).rstrip()

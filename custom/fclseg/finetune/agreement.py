@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -26,7 +26,7 @@ def bland_altman(pairs: Sequence[tuple[float, float]], unit: str) -> dict[str, A
     }
 
 
-def write_agreement_plot(path: Path, agreement: Mapping[str, Mapping[str, Any]]) -> None:
+def write_agreement_plot(path: Path | IO[bytes], agreement: Mapping[str, Mapping[str, Any]]) -> None:
     """One panel per quantity, with the difference over the mean of both."""
     columns = min(3, len(agreement))
     rows = -(-len(agreement) // columns)
