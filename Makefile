@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 # Two test processes with one thread each. The tests of a file stay together because they share fixtures.
 PARALLEL := -n 2 --dist loadfile
 
-.PHONY: help install demo weights test nightly bench mutants lint types format clean
+.PHONY: help install demo weights test nightly bench mutants docs wheel sbom lock lint types format clean
 help:            ## show this help
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
@@ -35,10 +35,29 @@ nightly: $(STAMP) ## only the tests that are too long for every run
 	$(BIN)/python -m pytest -m nightly $(PARALLEL)
 
 mutants: $(STAMP) ## apply each deliberate bug to a copy and check that the tests notice it (10 minutes)
-	$(BIN)/python tests/mutants/run.py --jobs 2 --out docs/mutants.md
+	$(BIN)/python tests/mutants/run.py --jobs 2 --out docs/results/mutants.csv
 
-bench: $(STAMP)  ## measure each part beside a reference -> docs/performance.md
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/ratios.py --write docs/performance.md
+bench: $(STAMP)  ## measure each part beside a reference -> docs/results/performance.csv
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/ratios.py --write docs/results/performance.csv
+
+docs: $(STAMP)   ## the documentation -> build/docs/index.html; any warning and any broken link between pages is an error
+	$(BIN)/python -m sphinx -W --keep-going -n -q -b html docs build/docs
+	@echo "open build/docs/index.html"
+
+# The build folder of setuptools keeps files that are gone from the tree, and they would end up in the wheel.
+wheel: $(STAMP)  ## a wheel with bundles and jobs -> dist/
+	rm -rf build/lib build/bdist.*
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+sbom: $(STAMP)   ## the packages of this environment, their versions and licences (CycloneDX) -> dist/sbom.json
+	mkdir -p dist
+	$(BIN)/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --mc-type library --of JSON -o dist/sbom.json
+
+lock: $(STAMP)   ## write the versions of this environment to requirements.txt (after an update and `make test`)
+	mkdir -p build && grep '^#' requirements.txt > build/lock
+	$(BIN)/python -m pip freeze --all --exclude-editable --exclude pip | sed 's/+cpu$$//' >> build/lock
+	mv build/lock requirements.txt
 
 lint: $(STAMP)   ## style and formatting
 	$(BIN)/ruff check .
@@ -51,4 +70,4 @@ format: $(STAMP)
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 clean:           ## remove the environment and the demo's output
-	rm -rf $(VENV) demo_output
+	rm -rf $(VENV) demo_output build dist

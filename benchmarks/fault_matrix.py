@@ -2,7 +2,7 @@
 
     python benchmarks/fault_matrix.py --out DIR                        every case that has not been run three times yet
     python benchmarks/fault_matrix.py --out DIR --cases site-job,stopped --times 1
-    python benchmarks/fault_matrix.py --out DIR --write docs/operations.md      only write the table
+    python benchmarks/fault_matrix.py --out DIR --write docs/results/faults.csv      only write the table
 
 Each result is one line of DIR/results.jsonl, so the matrix can be run case by case and continued. For each case: what
 the operator had to do, the seconds from the fault to the next finished round, to the site's next valid answer and to
@@ -11,6 +11,7 @@ gives other numbers.
 """
 
 import argparse
+import csv
 import json
 import statistics
 import subprocess
@@ -30,7 +31,7 @@ FAULT_AFTER = 1
 REFERENCE, LONG_REFERENCE = "no fault", "no fault, long"
 LONG = dict.fromkeys((LONG_REFERENCE, "late-joiner", "two-runs-one-name"), 60)
 """Rounds of runs that must last until another process has started."""
-BEGIN, END = "<!-- fault matrix -->", "<!-- end of the fault matrix -->"
+COLUMNS = ("fault", "times", "operator", "next round, s", "site back, s", "complete, s", "missed", "bit-identical")
 
 
 def measure(bench: FaultBench, name: str) -> dict[str, object]:
@@ -114,10 +115,9 @@ def read(results: Path) -> list[dict]:
     return [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
 
 
-def table(results: list[dict]) -> str:
+def table(results: list[dict]) -> list[list[str]]:
     reference = {one["sha"] for one in results if one["case"] in (REFERENCE, LONG_REFERENCE)}
-    lines = ["| fault | times | operator | next round, s | site back, s | complete, s | missed | bit-identical |"]
-    lines.append("|---|---|---|---|---|---|---|---|")
+    rows = [list(COLUMNS)]
     for name in CASES:
         good = [one for one in results if one["case"] == name and "failed" not in one]
         if not good:
@@ -127,8 +127,8 @@ def table(results: list[dict]) -> str:
         missed = " ".join(str(one["missed"]) for one in good)
         cells = [name, str(len(good)), operator]
         cells += [*(spread(good, key) for key in ("next_round", "site_back", "complete")), missed]
-        lines.append("| " + " | ".join([*cells, f"{same} of {len(good)}"]) + " |")
-    return "\n".join(lines)
+        rows.append([*cells, f"{same} of {len(good)}"])
+    return rows
 
 
 def spread(results: list[dict], key: str) -> str:
@@ -144,19 +144,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--cases", default=",".join(CASES), metavar="A,B", help=f"some of {', '.join(CASES)}")
     parser.add_argument("--times", type=int, default=3, metavar="N", help="how often each case is run (default 3)")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="replace the table in FILE, and run nothing")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table as CSV, and run nothing")
     arguments = parser.parse_args()
     out = arguments.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     if arguments.write is None:
         run_cases(out, arguments.cases.split(","), arguments.times)
-    text = table(read(out / "results.jsonl"))
+    rows = table(read(out / "results.jsonl"))
     if arguments.write is None:
-        print(text)
+        print(*(" | ".join(row) for row in rows), sep="\n")
         return
-    page = arguments.write.read_text()
-    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
-    arguments.write.write_text(f"{page[:start]}\n{text}\n{page[end:]}")
+    with arguments.write.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 """Measures the speed of each part against the plain way of doing the same, on the same machine at the same time.
 
-    make bench                                              # writes docs/performance.md
-    python benchmarks/ratios.py [--preset small] [--repeats 5] [--write docs/performance.md]
+    make bench                                              # writes docs/results/performance.csv
+    python benchmarks/ratios.py [--preset small] [--repeats 5] [--write FILE]
 
 Ours and the reference alternate, and the minimum processor time of each counts, so a busy machine hardly changes the
 ratios. Uses one torch thread.
 """
 
 import argparse
+import csv
 import math
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -64,9 +64,9 @@ class Comparison:
     plain: float
 
     @property
-    def row(self) -> str:
-        times = f"{1000 * self.ours:.1f} | {1000 * self.plain:.1f} | {self.ours / self.plain:.2f}"
-        return f"| {self.name} | {self.reference} | {times} |"
+    def row(self) -> tuple[str, ...]:
+        times = f"{1000 * self.ours:.1f}", f"{1000 * self.plain:.1f}", f"{self.ours / self.plain:.2f}"
+        return self.name, self.reference, *times
 
 
 def compare(name: str, reference: str, ours: Work, plain: Work, repeats: int) -> Comparison:
@@ -257,30 +257,22 @@ def table(preset: Preset, repeats: int) -> list[Comparison]:
         ]
 
 
-BEGIN, END = "<!-- ratios -->", "<!-- end of the ratios -->"
-TABLE = """The minimum of {repeats} repeats. During the measurement the load was {load:.0f} processes for {cores} cores.
-
-| ours | reference | ours, ms | reference, ms | ratio |
-|---|---|---|---|---|
-{rows}"""
+COLUMNS = ("ours", "reference", "ours, ms", "reference, ms", "ratio")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", default="small")
     parser.add_argument("--repeats", type=int, default=5, metavar="N")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="also replace the table in FILE")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="also write the table as CSV")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     found = table(get_preset(arguments.preset), arguments.repeats)
-    rows = "\n".join(one.row for one in found)
-    print(rows)
+    for one in found:
+        print(*one.row, sep=" | ")
     if arguments.write:
-        load, cores = os.getloadavg()[0], os.cpu_count()
-        found_table = TABLE.format(repeats=arguments.repeats, load=load, cores=cores, rows=rows)
-        page = arguments.write.read_text()
-        start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
-        arguments.write.write_text(f"{page[:start]}\n{found_table}\n{page[end:]}")
+        with arguments.write.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *(one.row for one in found)])
 
 
 if __name__ == "__main__":

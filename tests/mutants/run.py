@@ -4,6 +4,7 @@ A mutant's own tests are run first, and the whole fast suite only if they let it
 """
 
 import argparse
+import csv
 import multiprocessing
 import os
 import shutil
@@ -21,13 +22,8 @@ CACHES = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache")
 RESULTS = {"demo_output", "runs", "studies"}
 """Folders that commands write into the repository. The package has a folder ``runs``, too."""
 
-ABOUT = """# Mutants
-
-Each line is one deliberate one-line bug, applied to a copy of the repository by `make mutants`. "Killed" means that a
-test noticed it. "Its tests" are those that the catalogue (`tests/mutants/*.toml`) names for it. This page is written by
-that command.
-
-"""
+COLUMNS = ("mutant", "file", "verdict", "by", "seconds")
+"""Of the table that ``--out`` writes. "Its tests" are those that the catalogue names for a mutant."""
 KILLED, SURVIVED, BROKEN = "killed", "SURVIVED", "BROKEN"
 TESTS_FAILED = 1
 """pytest's exit code when tests ran and some failed; any other but 0 says that they did not run as they should."""
@@ -134,20 +130,18 @@ def check_healthy(mutants: list[Mutant], root: Path) -> None:
         sys.exit("the tests fail without any mutant: make them pass first")
 
 
-def table(verdicts: list[Verdict]) -> str:
-    rows = [
-        f"| {one.mutant.name} | {one.mutant.file} | {one.state} | {one.by} | {one.seconds:.0f} |" for one in verdicts
-    ]
-    killed = sum(one.state == KILLED for one in verdicts)
-    total = sum(one.seconds for one in verdicts)
-    head = ["| mutant | file | verdict | by | seconds |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *rows, "", f"{killed} of {len(verdicts)} killed in {total:.0f} s"])
+def write_table(path: Path, verdicts: list[Verdict]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(COLUMNS)
+        for one in verdicts:
+            table.writerow([one.mutant.name, one.mutant.file, one.state, one.by, f"{one.seconds:.0f}"])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names of mutants (default: all)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the table as a page")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write the verdicts as CSV")
     parser.add_argument("--jobs", type=int, default=1, help="mutants at a time (default: 1)")
     parser.add_argument("--named-only", action="store_true", help="leave out the whole suite for those that survive")
     arguments = parser.parse_args()
@@ -158,10 +152,10 @@ def main() -> int:
         print("\n".join(faults), file=sys.stderr)
         return 1
     verdicts = run_all(mutants, arguments.jobs, whole_suite=not arguments.named_only)
-    text = table(verdicts)
-    print(text)
+    killed, total = sum(one.state == KILLED for one in verdicts), sum(one.seconds for one in verdicts)
+    print(f"{killed} of {len(verdicts)} killed in {total:.0f} s")
     if arguments.out:
-        arguments.out.write_text(ABOUT + text + "\n", encoding="utf-8")
+        write_table(arguments.out, verdicts)
     return 0 if all(one.state == KILLED for one in verdicts) else 1
 
 
