@@ -15,8 +15,11 @@ HEADER_TAGS = (
     *NEEDED, "StudyInstanceUID", "FrameOfReferenceUID", "InstanceNumber", "TriggerTime", "TemporalPositionIdentifier",
     "SliceThickness", "PatientID", "PatientName", "PatientSize", "PatientWeight", "HeartRate", "SeriesDescription",
     "SeriesNumber", "NumberOfFrames", "Modality", "SOPClassUID", "RescaleSlope", "RescaleIntercept",
-    "PhotometricInterpretation",
+    "PhotometricInterpretation", "SOPInstanceUID", "PatientSex", "PatientAge", "PatientBirthDate", "StudyDate",
+    "AcquisitionNumber", "AcquisitionTime", "SeriesTime", "ContentTime",
 )  # fmt: skip
+MR_IMAGES = ("1.2.840.10008.5.1.4.1.1.4", "1.2.840.10008.5.1.4.1.1.4.1")
+"""SOP classes: MR Image Storage and Enhanced MR Image Storage."""
 DARK_IS_HIGH = "MONOCHROME1"
 NUMBERS = (
     "TriggerTime", "TemporalPositionIdentifier", "InstanceNumber", "SliceThickness", "RescaleSlope", "RescaleIntercept",
@@ -59,19 +62,28 @@ def headers(path: Path) -> list[tuple[Source, Any]]:
     """The images of a file with their classic tags. Reports, localisers without geometry and the like have none."""
     try:
         dataset = pydicom().dcmread(
-            path, stop_before_pixels=True, specific_tags=[*HEADER_TAGS, SHARED, PER_FRAME], force=False
+            path, stop_before_pixels=True, specific_tags=[*HEADER_TAGS, SHARED, PER_FRAME], force=True
         )
+        cut = _is_cut(dataset)
         many = int(getattr(dataset, "NumberOfFrames", None) or 1) > 1
         found = _frames(path, dataset) if many else [(Source(path), dataset)]
         found = [(source, header) for source, header in found if not _absent(header)]
         possible = all(_possible(header) for _, header in found)
     except Exception:  # pydicom has no single error type for damaged files
         raise DataError(f"{path}: is a damaged DICOM file; copy or export it again") from None
+    if cut:
+        raise DataError(f"{path}: is an MR image that ends in its header; copy or export it again")
     if not possible:
         raise DataError(f"{path}: its position, orientation, pixel spacing or time is impossible; export it again")
     if many and not found:
         raise DataError(f"{path}: contains frames without positions; export the series with one file per image")
     return found
+
+
+def _is_cut(dataset: Any) -> bool:
+    """Whether a file that calls itself an MR image ends before the size of its image."""
+    kind = str(getattr(dataset, "SOPClassUID", "") or getattr(dataset.file_meta, "MediaStorageSOPClassUID", ""))
+    return kind in MR_IMAGES and getattr(dataset, "Rows", None) in (None, "")
 
 
 def _absent(header: Any) -> list[str]:
@@ -125,10 +137,36 @@ def pixels(source: Source, header: Any) -> np.ndarray:
     return plane.astype(np.int32 if plane.dtype.itemsize > 2 or plane.dtype.kind == "u" else np.int16).T
 
 
+def whole_dataset(path: Path) -> Any:
+    """A file with its pixels. Without meta information, the way in which it could be read is its encoding."""
+    dataset = pydicom().dcmread(path, force=True)
+    if getattr(dataset.file_meta, "TransferSyntaxUID", None) is None:
+        syntaxes = pydicom().uid
+        implicit = dataset.original_encoding[0]
+        dataset.file_meta.TransferSyntaxUID = (
+            syntaxes.ImplicitVRLittleEndian if implicit else syntaxes.ExplicitVRLittleEndian
+        )
+    return dataset
+
+
 @lru_cache(maxsize=1)
 def _array(path: Path) -> np.ndarray:
     """All pixels of a file, kept for the next frame of the same file."""
     try:
-        return pydicom().dcmread(path).pixel_array
+        dataset = whole_dataset(path)
+        if "PixelData" not in dataset:
+            raise DataError(f"{path}: has no pixels; copy or export it again")
+        return dataset.pixel_array
+    except DataError:
+        raise
     except Exception as error:
-        raise DataError(f"{path}: its pixels cannot be read ({error}); export it uncompressed") from None
+        raise DataError(f"{path}: {_why(path, error)}") from None
+
+
+def _why(path: Path, error: Exception) -> str:
+    """Why pixels cannot be read, and what helps: a decoder that is not installed, or a damaged file."""
+    syntax = getattr(pydicom().dcmread(path, force=True, stop_before_pixels=True).file_meta, "TransferSyntaxUID", None)
+    reason = " ".join(str(error).split())
+    if syntax is not None and "missing dependencies" in reason:
+        return f"is compressed ({syntax.name}), and no decoder is installed: pip install 'fclseg[dicom]'"
+    return f"its pixels cannot be read ({reason[:160]}); copy or export it again"

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import nibabel as nib
-import numpy as np
-
-from fclseg.dicom.frames import Source, headers, pixels
-from fclseg.dicom.series import Cine, arrange
+from fclseg.dicom.choose import choose_cine
+from fclseg.dicom.frames import headers
+from fclseg.dicom.series import Cine, Item, arrange
 from fclseg.errors import DataError
 
-FEWEST_SLICES = 4
-"""A short-axis stack of a heart has at least this many slices."""
+FIRST_GROUPS = (b"\x02\x00", b"\x08\x00")
+"""Files without preamble begin with the group of their meta information or of their identification."""
+LONGEST_FIRST = 128
+"""The first element of such a file is short."""
 
 
 @dataclass
@@ -28,67 +28,96 @@ class Found:
 
 
 def is_dicom(path: Path) -> bool:
-    """Recognised by the four letters after the preamble."""
+    """Recognised by the four letters after the preamble. Files of old systems have no preamble."""
     try:
+        if not path.is_file():
+            return False
         with open(path, "rb") as file:
-            return path.is_file() and file.read(132)[128:] == b"DICM"
+            start = file.read(132)
     except OSError:
         return False
+    return start[128:] == b"DICM" or _has_no_preamble(start)
 
 
-def holds_dicom(folder: Path) -> bool:
-    return any(is_dicom(path) for path in files_of(folder))
+def _has_no_preamble(start: bytes) -> bool:
+    if len(start) < 12 or start[:2] not in FIRST_GROUPS or start[3] != 0:
+        return False
+    explicit = start[4:6].isalpha() and start[4:6].isupper()
+    return explicit or 0 < int.from_bytes(start[4:8], "little") <= LONGEST_FIRST
 
 
-def find_series(folder: Path) -> Found:
-    """All cine series below a folder. Private tags are never read."""
-    groups: dict[str, list[tuple[Source, Any]]] = defaultdict(list)
-    found = Found()
-    for path in files_of(folder):
+def holds_dicom(place: Path) -> bool:
+    """Whether a folder contains DICOM files, or a file is one."""
+    return is_dicom(place) if place.is_file() else any(is_dicom(path) for path in files_of(place))
+
+
+def find_series(place: Path) -> Found:
+    """The cine series below a folder, one per exam, or of the series that a file belongs to. Private tags are not read.
+
+    Copies of an image, as in an export that was made twice, are read once.
+    """
+    groups: dict[str, list[Item]] = defaultdict(list)
+    found, seen, copies = Found(), set(), 0
+    for path in files_of(place) if place.is_dir() else _siblings(place):
         if not is_dicom(path):
             continue
         try:
             for source, header in headers(path):
+                name = (str(getattr(header, "SOPInstanceUID", "")), source.frame)
+                if name[0] and name in seen:
+                    copies += 1
+                    continue
+                seen.add(name)
                 groups[str(header.SeriesInstanceUID)].append((source, header))
         except DataError as error:
             found.problems.append(str(error))
-    exams: dict[tuple[str, str], list[tuple[str, list[tuple[Source, Any]]]]] = defaultdict(list)
-    for name, items in _with_single_slices_joined(groups).items():
-        exams[_exam(items[0][1])].append((name, items))
+    exams: dict[tuple[str, str], list[list[Item]]] = defaultdict(list)
+    for items in _with_single_slices_joined(groups).values():
+        exams[_exam(items[0][1])].append(items)
     for series in exams.values():
         _add_exam(found, series)
+    if copies:
+        found.left_out.append(f"{place}: {copies} images are copies of others and are read once")
     if not found.series and not found.problems:
-        found.problems.append(f"{folder}: contains no DICOM image series; give the folder that the scanner exported")
+        found.problems.append(f"{place}: contains no DICOM image series; give the folder that the scanner exported")
     return found
+
+
+def _siblings(path: Path) -> list[Path]:
+    """The files of the series that one of its files stands for."""
+    try:
+        own = {str(header.SeriesInstanceUID) for _, header in headers(path)}
+    except DataError:
+        return [path]
+    beside = [one for one in sorted(path.parent.iterdir()) if one != path and is_dicom(one)]
+    same = []
+    for one in beside:
+        try:
+            same += [one] * any(str(header.SeriesInstanceUID) in own for _, header in headers(one))
+        except DataError:
+            continue
+    return [path, *same]
 
 
 def _exam(header: Any) -> tuple[str, str]:
     return str(getattr(header, "PatientID", "")), str(getattr(header, "StudyInstanceUID", ""))
 
 
-def _add_exam(found: Found, series: list[tuple[str, list[tuple[Source, Any]]]]) -> None:
-    """Add the short-axis cines of one exam. Without one, all of its series are added.
-
-    Exams also have localisers, long-axis views and maps. A short-axis cine is what has many slices and many phases.
-    """
+def _add_exam(found: Found, series: list[list[Item]]) -> None:
+    """Add the short-axis cine of one exam. Without one, all of its series are added."""
     arranged, problems = [], []
-    for name, items in series:
+    for items in series:
         try:
-            arranged.append(arrange(name, items))
+            arranged.append(arrange(items))
         except DataError as error:
             problems.append(str(error))
-    cines = [one for one in arranged if len(one.files) >= FEWEST_SLICES and len(one.files[0]) > 1]
-    found.series += cines or arranged
-    if cines:
-        found.left_out += [_describe(one) for one in arranged if one not in cines] + problems
-    else:
+    cine, others = choose_cine(arranged)
+    if cine is None:
+        found.series += arranged
         found.problems += problems
-
-
-def _describe(cine: Cine) -> str:
-    name = getattr(cine.first, "SeriesDescription", None) or cine.first.SeriesInstanceUID
-    size = f"{len(cine.files)} slices, {len(cine.files[0])} phases"
-    return f"{cine.files[0][0].path.parent}: series {name} ({size}) is not a short-axis cine"
+    else:
+        found.series.append(cine)
+        found.left_out += others + problems
 
 
 def files_of(folder: Path) -> Iterator[Path]:
@@ -97,9 +126,9 @@ def files_of(folder: Path) -> Iterator[Path]:
         yield from (path for path in (Path(place, name) for name in sorted(names)) if path.is_file())
 
 
-def _with_single_slices_joined(groups: dict[str, list[tuple[Source, Any]]]) -> dict[str, list[tuple[Source, Any]]]:
+def _with_single_slices_joined(groups: dict[str, list[Item]]) -> dict[str, list[Item]]:
     """Some scanners store each slice of a stack as a separate series. Parallel series of one study belong together."""
-    joined: dict[str, list[tuple[Source, Any]]] = {}
+    joined: dict[str, list[Item]] = {}
     for name, items in groups.items():
         places = {tuple(round(float(value), 1) for value in header.ImagePositionPatient) for _, header in items}
         first = items[0][1]
@@ -107,30 +136,7 @@ def _with_single_slices_joined(groups: dict[str, list[tuple[Source, Any]]]) -> d
         if len(places) == 1:
             direction = tuple(round(float(value), 3) for value in first.ImageOrientationPatient)
             study, frame = getattr(first, "StudyInstanceUID", ""), getattr(first, "FrameOfReferenceUID", "")
-            key = repr((str(study), str(frame), direction, int(first.Rows), int(first.Columns), len(items)))
+            cine = len(items) > 1  # a localiser in the same direction is no slice of the stack
+            key = repr((str(study), str(frame), direction, int(first.Rows), int(first.Columns), cine))
         joined.setdefault(key, []).extend(items)
     return joined
-
-
-def to_nifti(cine: Cine) -> nib.Nifti1Image:
-    """Voxels [X, Y, S, T] (3D for a single phase) with the affine in the scanner's coordinates."""
-    column, row, between = cine.spacing
-    direction = np.array([float(value) for value in cine.first.ImageOrientationPatient])
-    affine = np.eye(4)
-    affine[:3, 0], affine[:3, 1] = direction[:3] * column, direction[3:] * row
-    affine[:3, 2] = np.array(cine.normal) * between
-    affine[:3, 3] = [float(value) for value in cine.first.ImagePositionPatient]
-    affine[:2] *= -1  # DICOM axes point to the left and back, NIfTI axes to the right and front
-    slices = [
-        np.stack([pixels(*image) for image in zip(*phases, strict=True)], axis=-1)
-        for phases in zip(cine.files, cine.headers, strict=True)
-    ]
-    voxels = np.stack(slices, axis=2)
-    voxels = voxels[..., 0] if voxels.shape[3] == 1 else voxels
-    image = nib.Nifti1Image(voxels, affine)
-    image.header.set_xyzt_units("mm", "sec")
-    image.set_qform(affine, code=1)
-    image.set_sform(affine, code=1)
-    if voxels.ndim == 4:
-        image.header.set_zooms((column, row, between, cine.frame_seconds or 0.0))
-    return image

@@ -1,5 +1,7 @@
 """Label maps as DICOM-SEG objects on the frame of reference of the images they were made from."""
 
+import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,72 +9,64 @@ from typing import Any
 import numpy as np
 
 from fclseg import __version__
-from fclseg.anatomy.base import Anatomy
+from fclseg.anatomy.base import Anatomy, Structure
+from fclseg.dicom.codes import coded, structure_code
 from fclseg.dicom.frames import Source, headers, pydicom
-from fclseg.errors import DataError, FCLSegError
+from fclseg.dicom.objects import RESEARCH, highdicom, identifier, refused, source_images
 from fclseg.files import whole_file
 
-PATIENT_AND_STUDY = (
-    "PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID",
-    "AccessionNumber", "ReferringPhysicianName", "PositionReferenceIndicator",
-)  # fmt: skip
-"""Tags that a DICOM-SEG takes over. They may be empty, but some anonymisers remove them."""
+SERIES_NUMBER = 1000
 
 
-def highdicom() -> Any:
+def write_segmentation(
+    path: Path,
+    labels: np.ndarray,
+    sources: Sequence[Source],
+    anatomy: Anatomy,
+    phase: str,
+    *,
+    number: int = 1,
+    origin: str = "",
+) -> None:
+    """Labels [X, Y, S] of one phase in the order of ``sources``, one per slice.
+
+    All phases of an exam are instances of one series, counted by ``number``. ``origin`` identifies the network.
+    """
     try:
-        import highdicom as library
-    except ImportError:
-        raise FCLSegError("writing DICOM-SEG needs highdicom: install it with pip install 'fclseg[dicom]'") from None
-    return library
-
-
-def write_segmentation(path: Path, labels: np.ndarray, sources: Sequence[Source], anatomy: Anatomy, phase: str) -> None:
-    """Labels [X, Y, S] of one phase in the order of ``sources``, one per slice."""
-    try:
-        dataset = _segmentation(labels, sources, anatomy, phase)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:  # what the library says about unusual sources
-        reason = " ".join(str(error).split())[:120]
-        raise DataError(f"{path}: no DICOM-SEG can be made for these images ({reason}); use the NIfTI labels") from None
+        dataset = _segmentation(labels, sources, anatomy, phase, number, origin)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise refused(path, "DICOM-SEG", error) from None
     with whole_file(path) as draft:
         dataset.save_as(draft)
 
 
-def _segmentation(labels: np.ndarray, sources: Sequence[Source], anatomy: Anatomy, phase: str) -> Any:
+def _segmentation(
+    labels: np.ndarray, sources: Sequence[Source], anatomy: Anatomy, phase: str, number: int, origin: str
+) -> Any:
     seg = highdicom()
-    from pydicom.sr.codedict import codes
-
     images = _images(sources)
     series = {image.SOPInstanceUID: image.SeriesInstanceUID for image in images}
+    stack = min(series.values())
     for image in images:  # the library accepts one series only, but some scanners make one per slice
         image.SeriesInstanceUID = images[0].SeriesInstanceUID
     enhanced = sources[0].frame is not None  # the library takes one such file and the indices of its frames
-    algorithm = seg.AlgorithmIdentificationSequence("FCLSeg", codes.DCM.ArtificialIntelligence, __version__)
-    segments = [
-        seg.seg.SegmentDescription(
-            segment_number=one.value,
-            segment_label=one.name,
-            segmented_property_category=codes.SCT.AnatomicalStructure,
-            segmented_property_type=codes.SCT.Heart,
-            algorithm_type=seg.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
-            algorithm_identification=algorithm,
-        )
-        for one in anatomy.structures
-    ]
+    digest = hashlib.blake2b(np.ascontiguousarray(labels).tobytes(), digest_size=16).hexdigest()
     dataset = seg.seg.Segmentation(
         source_images=images[:1] if enhanced else images,
         pixel_array=np.ascontiguousarray(np.transpose(labels, (2, 1, 0))),
         segmentation_type=seg.seg.SegmentationTypeValues.BINARY,
-        segment_descriptions=segments,
-        series_instance_uid=seg.UID(),
-        series_number=1000,
-        sop_instance_uid=seg.UID(),
-        instance_number=1,
+        segment_descriptions=[_description(seg, one) for one in anatomy.structures],
+        series_instance_uid=identifier("SEG series", stack, origin),
+        series_number=SERIES_NUMBER,
+        sop_instance_uid=identifier("SEG", stack, origin, number, digest),
+        instance_number=number,
         manufacturer="FCLSeg",
         manufacturer_model_name="FCLSeg",
         software_versions=__version__,
         device_serial_number="0",
-        series_description=f"Research only: {anatomy.title} {phase}"[:64],
+        series_description=f"{RESEARCH}: {anatomy.title}"[:64],
+        content_label=_content_label(phase),
+        content_description=f"{anatomy.title} {phase}".strip()[:64],
         omit_empty_frames=False,
         **(_planes(seg, sources) if enhanced else {}),
     )
@@ -80,11 +74,33 @@ def _segmentation(labels: np.ndarray, sources: Sequence[Source], anatomy: Anatom
     return dataset
 
 
+def _description(seg: Any, structure: Structure) -> Any:
+    """A segment with the structure's own code and colour."""
+    from pydicom.sr.codedict import codes
+
+    code = coded(structure_code(structure.name))
+    red, green, blue = (int(structure.colour[start : start + 2], 16) for start in (1, 3, 5))
+    return seg.seg.SegmentDescription(
+        segment_number=structure.value,
+        segment_label=structure.title[:64],
+        segmented_property_category=codes.SCT.AnatomicalStructure,
+        segmented_property_type=code,
+        algorithm_type=seg.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
+        algorithm_identification=seg.AlgorithmIdentificationSequence(
+            "FCLSeg", codes.DCM.ArtificialIntelligence, __version__
+        ),
+        display_color=seg.color.CIELabColor.from_rgb(red, green, blue),
+    )
+
+
+def _content_label(phase: str) -> str:
+    """A code string: capitals, digits and underscores."""
+    return re.sub(r"[^A-Z0-9_]", "_", phase.upper())[:16] or "SEGMENTATION"
+
+
 def _images(sources: Sequence[Source]) -> list[Any]:
-    images = [pydicom().dcmread(file) for file in dict.fromkeys(source.path for source in sources)]
+    images = source_images(sources)
     for image in images:
-        for name in PATIENT_AND_STUDY:
-            setattr(image, name, getattr(image, name, ""))
         if sources[0].frame is None and not getattr(image, "SliceThickness", None):
             image.SliceThickness = f"{_distance(images):.4f}"
     return images
