@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT / "poc"), str(Path(__file__).parent)]
 from limited_link import LimitedLink  # noqa: E402
 from parties import Federation  # noqa: E402
 
-TINY = {"image_size": 32, "view_size": 32, "pixel_scale": 5.0, "batch_size": 8, "calibration_rounds": 10}
+TINY = {"images.size": 32, "view_size": 32, "pixel_scale": 5.0, "batch_size": 8, "calibration_rounds": 10}
 
 
 def prepare(out: Path, megabits: float) -> tuple[Federation, list[LimitedLink]]:

@@ -26,7 +26,7 @@ from fclseg.presets import full_name, get_preset
 
 FCL_MEGABYTES = 124.2
 """Of the paper's FCL per round and site, with ten sites."""
-TINY = {"image_size": 32, "view_size": 32, "pixel_scale": 5.0, "batch_size": 8}
+TINY = {"images.size": 32, "view_size": 32, "pixel_scale": 5.0, "batch_size": 8}
 COLUMNS = ("job", "codec", "payload up", "down", "wire up", "down", "wire / payload", "FCL = 1", "error", "seconds")
 
 

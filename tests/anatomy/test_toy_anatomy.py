@@ -121,7 +121,7 @@ def test_the_bundle_trains_evaluates_and_segments(place):
 @pytest.mark.timeout(900)
 def test_sites_fine_tune_the_organ_together(place):
     job = "finetune_federated"
-    options = "--preset demo --sites 2 --data data --set finetune_epochs=2 --set finetune_rounds=2 --name toy"
+    options = "--preset demo --sites 2 --data data --set finetuning.epochs=2 --set finetuning.rounds=2 --name toy"
     printed = python(place, "-c", TYPED, "pretrain", "--job", job, *options.split(), timeout=800)
     assert f"model: {place / 'runs' / 'toy' / 'model.safetensors'}" in printed
     settings = json.loads((place / "runs" / "toy" / "config.json").read_text())["settings"]

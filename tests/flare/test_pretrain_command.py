@@ -126,7 +126,7 @@ def test_hospitals_keep_their_names_in_the_simulator(hospitals, tmp_path, monkey
 
 
 def test_a_labelled_job_takes_the_budget_of_the_preset_it_is_given():
-    arguments = ["pretrain", "--job", "x", "--preset", "small", "--set", "finetune_batch=4"]
+    arguments = ["pretrain", "--job", "x", "--preset", "small", "--set", "finetuning_batch_size=4"]
     settings = _changes(build_parser().parse_args(arguments), {"job": "finetune_federated"})
     assert settings["changes"] == {
         "pretraining.rounds": 10,

@@ -7,8 +7,6 @@ import torch
 from fclseg.anatomy.families.plain import from_labels
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.inference.refine import ROTATIONS, SCALES, averaged, cleaned
-from fclseg.presets import get_preset
-from fclseg.study.cells import recipe_settings
 
 ACDC = get_anatomy("acdc")
 
@@ -94,9 +92,3 @@ def test_organs_that_have_nothing_to_do_with_each_other_are_all_kept_and_lose_sm
 
 def test_an_empty_prediction_stays_empty():
     assert not cleaned(np.zeros((2, 4, 4), np.uint8), ACDC).any()
-
-
-def test_keys_of_stored_results_know_the_setting_only_where_it_is_on():
-    plain = get_preset("small")
-    assert recipe_settings(plain, ["finetuning.refined"]) == {}
-    assert recipe_settings(plain.changed({"finetuning.refined": True}), ["finetuning.refined"]) == {"refined": True}

@@ -16,7 +16,7 @@ JOB = "finetune_federated"
 
 
 def preset(**changes):
-    return get_preset("demo", optimizer="adamw", weight_decay=0.0, finetune_lr=0.01, **changes)
+    return get_preset("demo", optimizer="adamw", weight_decay=0.0, finetuning_lr=0.01, **changes)
 
 
 def train(method, sampler, round_number=0):

@@ -30,6 +30,11 @@ METRICS = [
 ]
 
 
+def scored(**structures: dict[str, float]) -> list[dict[str, Any]]:
+    """The metrics of a result, by name, with their means per structure."""
+    return [metric | {"structures": structures[metric["name"]]} for metric in METRICS if metric["name"] in structures]
+
+
 def rings(shift: int = 0, thickness: int = 4) -> np.ndarray:
     """A slice [48, 48] with a left ventricle (3), its wall (2) and a right ventricle (1)."""
     rows, columns = np.mgrid[:48, :48]
@@ -87,7 +92,7 @@ def fill_cells(folder: Path, methods: tuple[str, ...] = METHODS) -> None:
             arrays = {"image": image, "truth": rings(), "prediction": rings(shift=int(10 * (1 - dice)))}
             np.savez_compressed(path, caption=np.array("p00, ED slice 5"), **arrays)
         if cell.pretraining:
-            cache.put(cell.pretraining.key, {"seconds": 60.0, "run": {"rounds": [one_round(n) for n in range(8)]}})
+            cache.put(cell.pretraining.key, {"seconds": 60.0, "rounds": [one_round(n) for n in range(8)]})
 
 
 def one_round(number: int) -> dict[str, Any]:

@@ -7,9 +7,11 @@ import pytest
 from study_cells import DATA, finetuning, pretraining
 
 from fclseg.anatomy.registry import ANATOMIES
+from fclseg.errors import FCLSegError
 from fclseg.presets import SETTINGS, get_preset
 from fclseg.study.cache import Cache
-from fclseg.study.cells import Dataset, Finetuning, Pretraining
+from fclseg.study.cells import FORMAT, Dataset
+from fclseg.study.run import Options, run_study
 
 CHANGED = {
     "protocol": "centralised",
@@ -20,7 +22,7 @@ CHANGED = {
     "mode": "frozen",
     "data": replace(DATA, fingerprint="other"),
     "pretraining": pretraining(),
-    "preset": get_preset("demo", finetune_lr=1.0),
+    "preset": get_preset("demo", finetuning_lr=1.0),
 }
 
 
@@ -36,13 +38,7 @@ def test_places_and_pretraining_settings_do_not_change_a_random_fine_tuning():
     assert finetuning(job="named differently").key == finetuning().key, "the encoder counts, not the row's name"
 
 
-def test_only_the_stored_results_of_a_redefined_job_are_stale(monkeypatch):
-    keys = {job: replace(pretraining(), job=job).key for job in ("fedca", "fcl", "fclopt")}
-    monkeypatch.setattr("fclseg.study.cells.REDEFINED", {})
-    assert {job for job in keys if replace(pretraining(), job=job).key != keys[job]} == {"fedca"}
-
-
-def test_frozen_reading_ignores_the_encoder_rate():
+def test_a_frozen_encoder_ignores_the_encoder_rate():
     warm = get_preset("demo", encoder_lr_factor=0.1, frozen_epochs=3)
     assert finetuning(mode="frozen", preset=warm).key == finetuning(mode="frozen").key
     assert finetuning(preset=warm).key != finetuning().key
@@ -69,26 +65,23 @@ def test_pretraining_seed_and_preset_reach_what_builds_on_it():
     assert len(keys) == 3
 
 
-ABC = Dataset(Path("images"), ANATOMIES["acdc"], Path("splits.json"), "abc")
-STORED = [
-    ("fcl", "small", {}, "08eb398bb383414150c0", "96a5dddb3f2513aeaa16", "9e372cebbe804f84f68a"),
-    ("fedbyol", "paper", {}, "45a23ae2d0df9e3a09ef", "cc5421a72c07b7f03e4c", "f04fbeaf4afd95845a95"),
-    ("fedsimclr", "demo", {"rounds": 3}, "4a1dea904e4d428afd79", "3f89b7febb13d2221c93", "59c570ed0a8c81c6eecf"),
-]
-"""Keys as computed by version 0.1. If they change, people have to repeat trainings that they already have."""
+def test_results_of_another_format_are_refused_with_a_sentence(tmp_path):
+    Cache(tmp_path).check()  # an empty folder
+    Cache(tmp_path).put(finetuning().key, {"dice": 0.5})
+    Cache(tmp_path).check()
+    (tmp_path / "format").write_text("99\n")
+    with pytest.raises(FCLSegError, match=f"results of format 99, and this version uses format {FORMAT}: choose"):
+        Cache(tmp_path).check()
+    (tmp_path / "format").unlink()
+    with pytest.raises(FCLSegError, match="results of an earlier version"):
+        Cache(tmp_path).check()
 
 
-@pytest.mark.parametrize(("job", "preset", "changes", "key", "full", "frozen"), STORED)
-def test_results_of_version_0_1_are_still_found(job, preset, changes, key, full, frozen):
-    sizes = get_preset(preset, **changes)
-    start = Pretraining(job, 1, sizes, ABC)
-    cells = [Finetuning("local", job, 2, "site-1", 0, 0, mode, sizes, ABC, start) for mode in ("full", "frozen")]
-    assert (start.key, *(cell.key for cell in cells)) == (key, full, frozen)
-
-
-def test_results_of_version_0_1_with_a_changed_setting_are_still_found():
-    cell = Finetuning("federated", "random", 4, None, 1, 0, "full", get_preset("small", finetune_lr=0.0005), ABC, None)
-    assert cell.key == "d201f45f62bf08f7f429"
+def test_a_study_refuses_such_a_folder_before_it_writes_anything(tmp_path):
+    (tmp_path / "cells").mkdir()
+    with pytest.raises(FCLSegError, match="earlier version"):
+        run_study(Options("local", tmp_path, preset="demo", methods="random"))
+    assert [path.name for path in tmp_path.iterdir()] == ["cells"]
 
 
 def test_cache_keeps_whole_results_only(tmp_path):

@@ -19,13 +19,13 @@ from fclseg.study.cells import FEDERATED_JOB, FROZEN, FULL, Finetuning
 from fclseg.study.datasets import prepare_dataset
 from fclseg.study.federated_finetuning import finetune_federated, finetuning_preset
 
-PRESET = get_preset("demo", finetune_epochs=4, finetune_rounds=2, frozen_epochs=2, finetune_batch=8)
+PRESET = get_preset("demo", finetuning_epochs=4, finetuning_rounds=2, frozen_epochs=2, finetuning_batch_size=8)
 
 
 @pytest.mark.parametrize("rounds", [1, 7, 20])
 @pytest.mark.parametrize("steps_per_epoch", [1, 2, 4, 8, 40])
 def test_a_site_takes_as_many_steps_as_local_finetuning(rounds, steps_per_epoch):
-    preset = get_preset("small", finetune_rounds=rounds, finetune_epochs=400, finetune_steps=400)
+    preset = get_preset("small", finetuning_rounds=rounds, finetuning_epochs=400, finetuning_steps=400)
     federated = finetuning_preset(preset, FULL, steps_per_epoch)
     local = preset.finetuning.epochs_for(steps_per_epoch)
     assert federated.pretraining.rounds == min(rounds, local)
@@ -37,7 +37,7 @@ def test_a_site_takes_as_many_steps_as_local_finetuning(rounds, steps_per_epoch)
 
 
 def test_the_frozen_reading_never_releases_the_encoder():
-    preset = get_preset("small", finetune_rounds=20, frozen_epochs=3)
+    preset = get_preset("small", finetuning_rounds=20, frozen_epochs=3)
     frozen, full = (finetuning_preset(preset, mode, 2) for mode in (FROZEN, FULL))
     assert frozen.finetuning.frozen_epochs == frozen.pretraining.rounds * frozen.pretraining.local_epochs
     assert full.finetuning.frozen_epochs == 3

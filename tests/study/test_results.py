@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from full_study import scored
 
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.sites import Splits
@@ -44,11 +45,12 @@ def finished(request_, tmp_path):
     for one in planned:
         dice = dice_of(one.cell)
         structures = {"RV": dice - 0.1, "MYO": dice, "LV": dice + 0.1}
-        losses = [1.0, 0.5, 0.25][: 2 + one.cell.fold % 2]  # finetune_steps gives more patients fewer epochs
-        result = {"dice": dice, "structures": structures, "hd95": dict.fromkeys(structures, 9.0), "losses": losses}
+        losses = [1.0, 0.5, 0.25][: 2 + one.cell.fold % 2]  # finetuning.steps gives more patients fewer epochs
+        metrics = scored(dice=structures, hd95=dict.fromkeys(structures, 9.0))
+        result = {"dice": dice, "metrics": metrics, "losses": losses}
         cache.put(one.cell.key, result | {"seconds": 2.0})
         if one.cell.pretraining:
-            cache.put(one.cell.pretraining.key, {"seconds": 60.0, "run": {"rounds": []}})
+            cache.put(one.cell.pretraining.key, {"seconds": 60.0, "rounds": []})
     return study_document(request_, planned, cache, [], "fclseg study local")
 
 
@@ -66,10 +68,10 @@ def test_a_fine_tuning_of_all_sites_is_compared_at_each_site_it_is_scored_at(req
             for frame in (0, 1)
         ]
         structures = {name: sum(v[f"dice_{name}"] for v in volumes) / len(volumes) for name in ("RV", "LV")}
-        result = {"dice": sum(structures.values()) / 2, "structures": structures, "hd95": {}, "volumes": volumes}
+        result = {"dice": sum(structures.values()) / 2, "metrics": scored(dice=structures), "volumes": volumes}
         cache.put(one.cell.key, result | {"losses": [1.0], "seconds": 2.0})
         if one.cell.pretraining:
-            cache.put(one.cell.pretraining.key, {"seconds": 60.0, "run": {"rounds": []}})
+            cache.put(one.cell.pretraining.key, {"seconds": 60.0, "rounds": []})
     random, fclopt = study_document(request, planned, cache, [], "fclseg study federated")["entries"]
     assert len(planned) == 2 * 2 and fclopt["summary"]["fine_tunings"] == 2
     assert fclopt["comparison"]["pairs"] == 4 * 2 and fclopt["comparison"]["difference"] == pytest.approx(0.1)

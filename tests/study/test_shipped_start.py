@@ -92,7 +92,7 @@ def test_a_study_from_the_shipped_weights(tmp_path, monkeypatch):
     monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))
     command = "study local --preset demo --sites 2 --patients 5 --rounds 1 --folds 1 --labels 0,1 --jobs 1"
     command += " --methods shipped,motion,fcl,fclopt_dp --job-set network=shipped --set pretraining.lr=1e-9"
-    assert main([*command.split(), "--set", "finetune_epochs=2", "--out", str(tmp_path / "out")]) == 0
+    assert main([*command.split(), "--set", "finetuning.epochs=2", "--out", str(tmp_path / "out")]) == 0
     shipped, _ = read_tensors(shipped_model("acdc_unet"))
     runs = sorted((tmp_path / "out" / "runs").glob(f"*/{COMPLETED}"))
     assert [run.parent.name.partition("-")[0] for run in runs] == ["fcl", "fclopt_dp", "motion"]

@@ -26,7 +26,7 @@ from fclseg.study.datasets import phantom_dataset
 from fclseg.study.tables import TABLES
 
 SMALLEST = ["--preset", "demo", "--sites", "2", "--patients", "5", "--rounds", "1", "--folds", "1"]
-SMALLEST += ["--set", "finetune_epochs=2", "--set", "finetune_lr=0.005", "--jobs", "1"]
+SMALLEST += ["--set", "finetuning.epochs=2", "--set", "finetuning.lr=0.005", "--jobs", "1"]
 LEARNT = ["--methods", "random,fcl"]
 LOCAL = [*LEARNT, "--labels", "1,2", "--mode", "full,frozen", "--jobs", "2"]
 pytestmark = [pytest.mark.simulator, pytest.mark.timeout(300)]
@@ -200,7 +200,7 @@ def test_an_interrupted_pretraining_goes_on_whatever_is_fine_tuned_from_it(studi
     (run,) = runs.glob("fclopt-*")
     before = json.loads((run / "config.json").read_text())["id"]
     assert not (run / "result.json").exists()
-    document = study(tmp_path, "local", *scope, "--set", "finetune_lr=0.001")
+    document = study(tmp_path, "local", *scope, "--set", "finetuning.lr=0.001")
     assert json.loads((run / "config.json").read_text())["id"] == before, "it was continued, not started over"
     (pretraining,) = document["pretraining"]
     assert [one["round"] for one in pretraining["rounds"]] == [0, 1, 2]

@@ -58,7 +58,7 @@ def asked(monkeypatch):
 
 
 def test_every_option_of_study_reaches_the_study(asked, tmp_path):
-    text = """local --preset demo --rounds 3 --set finetune_epochs=9 --methods random,fclopt --labels 2,1 --folds 2
+    text = """local --preset demo --rounds 3 --set finetuning.epochs=9 --methods random,fclopt --labels 2,1 --folds 2
     --seeds 4 --pretrain-seeds 5 --mode frozen,full --baseline fclopt --data images --sites 6 --splits s.json
     --transfer-data more --patients 7 --jobs 3 --job-set fraction=0.5 --also-plain --also-pooled --unseen"""
     assert main(["study", *text.split(), "--out", str(tmp_path)]) == 0
@@ -66,7 +66,7 @@ def test_every_option_of_study_reaches_the_study(asked, tmp_path):
     values = asdict(options)
     values.pop("command")
     assert values == {
-        "table": "local", "out": tmp_path, "preset": "demo", "changes": {"rounds": 3, "finetune_epochs": 9},
+        "table": "local", "out": tmp_path, "preset": "demo", "changes": {"rounds": 3, "finetuning.epochs": 9},
         "methods": "random,fclopt", "job_settings": {"fraction": 0.5}, "unseen": True,
         "filters": (), "also_plain": True, "also_pooled": True, "labels": (1, 2), "folds": 2,
         "seeds": 4, "pretrain_seeds": 5, "modes": ("frozen", "full"), "baseline": "fclopt", "data": Path("images"),

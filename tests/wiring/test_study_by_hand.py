@@ -21,7 +21,7 @@ from fclseg.study import execute
 from fclseg.study.cache import Cache
 from fclseg.study.cells import Dataset, Finetuning, Pretraining
 
-PRESET = get_preset("demo", channels=(4, 8), finetune_epochs=2)
+PRESET = get_preset("demo", channels=(4, 8), finetuning_epochs=2)
 SITES = {"site-1": ["patient001", "patient002", "patient003"], "site-2": ["patient004", "patient005", "patient006"]}
 FOLDS = {"site-1": [["patient001"], ["patient002", "patient003"]], "site-2": [["patient006"], ["patient004"]]}
 
@@ -103,7 +103,7 @@ def test_networks_of_single_sites_are_scored_on_their_own_patients_without_label
         network.decoder.head.bias.data = torch.eye(anatomy.classes)[structure]
         write_model(cache.root / f"{name}-model.safetensors", TrainedModel(network, anatomy, 48, 4.0, "demo"))
     networks = {name: f"{name}-model.safetensors" for name in SITES}
-    cache.put(alone.key, {"encoders": {}, "site_networks": networks})
+    cache.put(alone.key, {"encoders": {}, "networks": networks})
     result = execute.run_cell(cell_of(study, "mean_teacher_local", labels=0, site=None, fold=0), cache)
     found = {row["patient"]: (row["dice_RV"] > 0, row["dice_LV"] > 0) for row in result["volumes"]}
     assert found == {"patient001": (True, False), "patient006": (False, True)}

@@ -116,8 +116,6 @@ def _add_folder(parser: argparse.ArgumentParser) -> None:
 
 def _add_anatomy(parser: argparse.ArgumentParser, choices: tuple[str, ...], default: str, words: str) -> None:
     parser.add_argument("--anatomy", choices=choices, default=default, help=words)
-    # The option's name in version 0.1.
-    parser.add_argument("--layout", dest="anatomy", choices=choices, default=default, help=argparse.SUPPRESS)
 
 
 def phantom(arguments: argparse.Namespace) -> int:

@@ -105,8 +105,6 @@ def add_scope(group) -> None:
         help="full (fine-tune the whole network, what a user gets), frozen (frozen-encoder evaluation, for feature "
         "quality) or full,frozen (default: full)",
     )
-    # The option's name in version 0.1.
-    group.add_argument("--reading", dest="mode", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     group.add_argument("--baseline", help="row that the others are compared with (default: random, or the first row)")
 
 

@@ -77,8 +77,7 @@ def load_model(path: str | Path, anatomy: str | None = None, encoder: EncoderFac
 def _model(
     path: Path, tensors: State, metadata: dict[str, str], anatomy: str | None, encoder: EncoderFactory
 ) -> TrainedModel:
-    # Version 0.1 wrote the name of the anatomy as "layout".
-    reference = json.loads(metadata["anatomy"]) if "anatomy" in metadata else metadata["layout"]
+    reference = json.loads(metadata["anatomy"])
     if not isinstance(reference, dict) and reference not in ANATOMIES:
         raise ValueError(reference)
     found = get_anatomy(reference)

@@ -144,7 +144,7 @@ class Preset:
     finetuning: FinetuningSettings = field(default_factory=FinetuningSettings)
 
     def changed(self, changes: Mapping[str, object]) -> "Preset":
-        """A copy with some settings replaced. Names from earlier versions are accepted too."""
+        """A copy with some settings replaced; ``full_name`` says how they may be named."""
         by_group: dict[str, dict[str, object]] = {}
         for given, value in changes.items():
             group, _, name = full_name(given).partition(".")
@@ -197,31 +197,16 @@ GROUPS: dict[str, type] = {
 SETTINGS = tuple(f"{group}.{one.name}" for group, kind in GROUPS.items() for one in fields(kind))
 """The full names of all settings."""
 
-EARLIER_NAMES = {
-    "image_size": "images.size",
-    "rounds": "pretraining.rounds",
-    "batch_size": "pretraining.batch_size",
-    "finetune_epochs": "finetuning.epochs",
-    "finetune_steps": "finetuning.steps",
-    "finetune_rounds": "finetuning.rounds",
-    "finetune_batch": "finetuning.batch_size",
-    "finetune_lr": "finetuning.lr",
-}
-"""Version 0.1 had one flat list of settings. Its jobs, runs and commands still work."""
-
-GONE = {
-    name: f"'{name}' no longer exists, because every method has its own learning rate: set 'pretraining.lr' instead"
-    for name in ("lr_moco", "lr_byol")
-}
+SHORT = {"rounds": "pretraining.rounds", "batch_size": "pretraining.batch_size"}
+"""Fields of two groups whose short name means that of pre-training."""
 
 
 def full_name(given: str) -> str:
-    """``group.field`` for a full name, for a field that only one group has, or for a name of version 0.1."""
-    if given in GONE:
-        raise FCLSegError(GONE[given])
-    if given in EARLIER_NAMES:
-        return EARLIER_NAMES[given]
-    found = [name for name in SETTINGS if given in (name, name.partition(".")[2])]
+    """``group.field`` for a full name, for its form as a Python keyword (``group_field``), or for a field alone if only
+    one group has it."""
+    if given in SHORT:
+        return SHORT[given]
+    found = [name for name in SETTINGS if given in (name, name.replace(".", "_", 1), name.partition(".")[2])]
     if len(found) != 1:
         raise FCLSegError(f"a preset has no setting '{given}': choose from {', '.join(SETTINGS)}")
     return found[0]

@@ -7,7 +7,7 @@ changed setting makes a new cell. Nothing here imports torch, so a study with al
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,14 +16,13 @@ from typing import Any
 from fclseg.anatomy.base import Anatomy
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import ENCODER, MODEL, NETWORK, SHIPPED, get_row
-from fclseg.presets import SETTINGS, Preset, get_preset
-from fclseg.presets.settings import EARLIER_NAMES
+from fclseg.presets import Preset
 from fclseg.resources import shipped_model
 from fclseg.study.job_options import PLAIN, JobOptions
 
-RECIPE = 2
-"""Increase this number when the training code computes something else, because stored results are then stale. A test
-notices if you forget."""
+FORMAT = 3
+"""Of stored results. Increase it when the training code computes something else or a stored file means something else:
+results of another format are refused with a sentence."""
 
 RANDOM = "random"
 """The row without pre-training. The row ``SHIPPED`` has none either: it starts from the weights of the bundle."""
@@ -38,27 +37,6 @@ trains only the decoder (feature quality)."""
 FINETUNED_WITH = ("images.size", "images.pixel_scale", "networks.channels")
 """Settings of other groups that a fine-tuning depends on."""
 
-RECIPE_NAMES = {full: earlier for earlier, full in EARLIER_NAMES.items()}
-RECIPE_RATES = {"sgd": {"lr_moco": 0.05, "lr_byol": 0.5}, "adamw": {"lr_moco": 1e-3, "lr_byol": 1e-3}}
-"""The setting names of recipe 2, and the learning rates that it listed in every identity. Keys still use these names,
-so that results stored before settings had groups are found."""
-
-LATER_SETTINGS = (
-    "pretraining.phantom_patients",
-    "pretraining.bank_views",
-    "pretraining.bfloat16",
-    "pretraining.epoch_share",
-    "finetuning.refined",
-    "finetuning.start_share",
-    "finetuning.unlabelled_weight",
-)
-"""Settings that are newer than stored results. A key lists them only if they differ from the preset's own value. If you
-change that value in a preset, increase ``RECIPE``."""
-
-REDEFINED = dict.fromkeys(("fedca", "phantom"), "phantom with a closing apex")
-"""Jobs whose results changed since recipe 2, and what changed. Their keys list it, so that only their stored
-results are stale. FedCA's public images are phantoms. Jobs that start from the shipped weights list those weights."""
-
 NOT_IN_KEYS = (
     "pretraining.adaptation_rounds",
     "finetuning.model_lr",
@@ -68,17 +46,14 @@ NOT_IN_KEYS = (
 """Settings that replace others (``Preset.adaptation`` and ``from_model``); keys list the replaced ones."""
 
 
-def recipe_settings(preset: Preset, names: Iterable[str]) -> dict[str, Any]:
-    """The named settings in the form of a cell's identity."""
-    standard, values = get_preset(preset.name).values(), preset.values()
-    listed = [name for name in names if name not in NOT_IN_KEYS]
-    listed = [name for name in listed if name not in LATER_SETTINGS or values[name] != standard[name]]
-    return {RECIPE_NAMES.get(name, name.partition(".")[2]): values[name] for name in listed}
+def _settings(preset: Preset, wanted: Callable[[str], bool]) -> dict[str, Any]:
+    """The settings in a cell's identity."""
+    return {name: value for name, value in preset.values().items() if wanted(name) and name not in NOT_IN_KEYS}
 
 
 def content_key(identity: dict[str, Any]) -> str:
     """A short hash of nested plain values, the same in every process and on every machine."""
-    text = json.dumps({"recipe": RECIPE} | identity, sort_keys=True, default=list)
+    text = json.dumps({"format": FORMAT} | identity, sort_keys=True, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
@@ -118,16 +93,14 @@ class Pretraining:
 
     @cached_property
     def key(self) -> str:
-        names = [name for name in SETTINGS if not name.startswith("finetuning.")]
-        settings = recipe_settings(self.preset, names) | {"name": self.preset.name}
-        if settings["lr"] is None:
-            settings |= RECIPE_RATES.get(self.preset.pretraining.optimizer, {})
-            del settings["lr"]
-        identity = {"method": self.job, "seed": self.seed, "preset": settings, "data": self.data.fingerprint}
-        if self.job in REDEFINED:
-            identity["redefined"] = REDEFINED[self.job]
-        if self.fold is not None:
-            identity["unseen fold"] = self.fold
+        settings = _settings(self.preset, lambda name: not name.startswith("finetuning."))
+        identity = {
+            "job": self.job,
+            "seed": self.seed,
+            "preset": settings,
+            "data": self.data.fingerprint,
+            "unseen fold": self.fold,
+        }
         if self.start:
             identity["start"] = shipped_fingerprint(self.data.anatomy.bundle)
         return content_key({"kind": "pretraining"} | identity | self.options.identity())
@@ -190,17 +163,16 @@ class Finetuning:
 
     @cached_property
     def key(self) -> str:
-        names = [name for name in SETTINGS if name in FINETUNED_WITH or name.startswith("finetuning.")]
-        settings = recipe_settings(self.preset, names)
+        settings = _settings(self.preset, lambda name: name in FINETUNED_WITH or name.startswith("finetuning."))
         if self.mode == FROZEN:  # a frozen encoder has neither a learning rate nor a warm-up
-            settings |= {"encoder_lr_factor": None, "frozen_epochs": None}
+            settings |= {"finetuning.encoder_lr_factor": None, "finetuning.frozen_epochs": None}
         identity = {
             "protocol": self.protocol,
             "labels": self.labels,
             "site": self.site,
             "fold": self.fold,
             "seed": self.seed,
-            "reading": self.mode,  # the name used in the keys of version 0.1
+            "mode": self.mode,
             "preset": settings,
             "data": self.data.fingerprint,
             "pretraining": self.pretraining and self.pretraining.key,

@@ -4,16 +4,20 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
-from typing import Any
 
 from fclseg.data.sites import Splits
 from fclseg.study.cells import FULL, Finetuning
+from fclseg.study.document import (
+    Entry,
+    FinetuningResult,
+    Metric,
+    ScoredMetric,
+)
 from fclseg.study.plan import Planned, Request
 from fclseg.study.statistics import Comparison, Run, compare, holm, summarise
 from fclseg.study.tables import TableRow, paper_dice
 
-Entry = dict[str, Any]
-Finished = list[tuple[Planned, dict[str, Any]]]
+Finished = list[tuple[Planned, FinetuningResult]]
 
 
 def entries(request: Request, finished: Finished) -> list[Entry]:
@@ -32,7 +36,7 @@ def entries(request: Request, finished: Finished) -> list[Entry]:
         tests = [_against_baseline(request, entry, values) for entry in family]
         corrected = holm([test.p if test else None for test in tests])
         for entry, test, p in zip(family, tests, corrected, strict=True):
-            entry["comparison"] = asdict(replace(test, p_holm=p)) if test else None
+            entry["comparison"] = asdict(replace(test, p_holm=p)) if test else None  # type: ignore[typeddict-item]
         found += family
     return found
 
@@ -46,7 +50,7 @@ def _entry(request: Request, finished: Finished, row: TableRow, labels: int, mod
     if not mine:
         return None
     scores = [
-        (Run(site, cell.fold, cell.seed), cell.pretraining and cell.pretraining.seed, value)
+        (Run(site, cell.fold, cell.seed), cell.pretraining.seed if cell.pretraining else None, value)
         for cell, result in mine
         for site, value in dice_by_site(cell, result).items()
     ]
@@ -54,20 +58,30 @@ def _entry(request: Request, finished: Finished, row: TableRow, labels: int, mod
     for run, _, value in scores:
         by_run[run].append(value)
     dice = {run: fmean(values) for run, values in sorted(by_run.items())}
-    results = [result for _, result in mine]
-    return {
-        "row": row.key,
-        "labels": labels,
-        "mode": mode,
-        "summary": asdict(summarise(dice, request.table.spread)) | {"fine_tunings": len(mine)},
-        "metrics": mean_metrics([result["metrics"] for result in results]),
-        "paper": paper_dice(request.table.name, row.key, labels) if mode == FULL else None,  # it has no frozen encoder
-        "runs": [run._asdict() | {"dice": value} for run, value in dice.items()],
-        "scores": [run._asdict() | {"pretrain_seed": number, "dice": value} for run, number, value in scores],
-    }
+    summary = summarise(dice, request.table.spread)
+    return Entry(
+        row=row.key,
+        labels=labels,
+        mode=mode,
+        summary={
+            "mean": summary.mean,
+            "sd": summary.sd,
+            "groups": summary.groups,
+            "runs": summary.runs,
+            "fine_tunings": len(mine),
+        },
+        metrics=mean_metrics([result["metrics"] for _, result in mine]),
+        paper=paper_dice(request.table.name, row.key, labels) if mode == FULL else None,  # it has no frozen encoder
+        runs=[{"site": run.site, "fold": run.fold, "seed": run.seed, "dice": value} for run, value in dice.items()],
+        scores=[
+            {"site": run.site, "fold": run.fold, "seed": run.seed, "pretrain_seed": number, "dice": value}
+            for run, number, value in scores
+        ],
+        comparison=None,
+    )
 
 
-def dice_by_site(cell: Finetuning, result: dict[str, Any]) -> dict[str, float]:
+def dice_by_site(cell: Finetuning, result: FinetuningResult) -> dict[str, float]:
     """A fine-tuning's Dice at its site. A fine-tuning without a site (federated, centralised, transfer) is scored at
     each site that holds out patients, on that site's patients only."""
     if cell.site is not None:
@@ -97,8 +111,8 @@ def _against_baseline(
     return compare(_values(entry), baseline)
 
 
-def mean_metrics(results: Sequence[list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
-    """Each metric's mean per structure. A metric that some older results lack is left out: its mean would be unfair."""
+def mean_metrics(results: Sequence[list[ScoredMetric]]) -> dict[str, dict[str, float]]:
+    """Each metric's mean per structure. A metric that some results lack is left out: its mean would be unfair."""
     tables: dict[str, list[dict[str, float]]] = defaultdict(list)
     for metrics in results:
         for metric in metrics:
@@ -106,12 +120,13 @@ def mean_metrics(results: Sequence[list[dict[str, Any]]]) -> dict[str, dict[str,
     return {name: _mean_by_name(found) for name, found in tables.items() if len(found) == len(results)}
 
 
-def metric_descriptions(finished: Finished) -> list[dict[str, Any]]:
+def metric_descriptions(finished: Finished) -> list[Metric]:
     """All metrics in the cells, each once, with their own descriptions."""
-    found = {}
+    found: dict[str, Metric] = {}
     for _, result in finished:
         for metric in result["metrics"]:
-            found[metric["name"]] = {name: value for name, value in metric.items() if name != "structures"}
+            described = {name: value for name, value in metric.items() if name != "structures"}
+            found[metric["name"]] = Metric(**described)  # type: ignore[typeddict-item]
     return list(found.values())
 
 

@@ -5,7 +5,6 @@ import io
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,11 +21,12 @@ from fclseg.networks.model_file import load_model
 from fclseg.resources import shipped_model
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FROZEN, Cell, Finetuning, Pretraining
+from fclseg.study.document import FinetuningResult, PretrainingResult
 from fclseg.study.federated_finetuning import finetune_federated
 from fclseg.study.shown_slice import shown_slice
 
 
-def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
+def run_cell(cell: Cell, cache: Cache) -> FinetuningResult | PretrainingResult:
     """The result of a cell as plain values, ready to be stored."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="monai")
     if isinstance(cell, Pretraining):
@@ -48,7 +48,7 @@ def run_cell(cell: Cell, cache: Cache) -> dict[str, Any]:
         save_picture(cache.attachment(cell.key, ".npz"), evaluator, chosen.validation)
     return {
         "dice": evaluation.mean_dice,
-        "metrics": evaluation.means(),
+        "metrics": evaluation.means(),  # type: ignore[typeddict-item]
         "volumes": evaluation.rows,
         "labelled": list(chosen.patients),
         "losses": [round(loss, 5) for loss in losses],
@@ -63,11 +63,10 @@ def starts_of(cell: Finetuning, cache: Cache) -> dict[str, Path]:
         return {GLOBAL: shipped_model(cell.data.anatomy.bundle)}
     if cell.pretraining is None:
         return {}
-    if (trained := cache.get(cell.pretraining.key)) is None:
+    trained: PretrainingResult | None = cache.get(cell.pretraining.key)
+    if trained is None:
         raise FCLSegError(f"the result of {cell.pretraining.describe()} is gone: run the same command again")
-    found = trained["encoders"]
-    if cell.whole_network:
-        found = trained["site_networks"] if "site_networks" in trained else {GLOBAL: trained["network"]}
+    found = trained["networks"] if cell.whole_network else trained["encoders"]
     return {site: cache.root / path for site, path in found.items()}
 
 

@@ -5,14 +5,12 @@ import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from fclseg.files import write_text
+from fclseg.study.document import Entry, Metric, Study
 from fclseg.text import cell
 
 MODES = {"full": "full fine-tuning", "frozen": "frozen-encoder evaluation"}
-
-Study = dict[str, Any]
 
 
 def plus_minus(mean: float, sd: float | None) -> str:
@@ -25,7 +23,7 @@ def p_text(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def find_entry(study: Study, row: str, labels: int, mode: str) -> dict[str, Any] | None:
+def find_entry(study: Study, row: str, labels: int, mode: str) -> Entry | None:
     place = (row, labels, mode)
     return next((one for one in study["entries"] if (one["row"], one["labels"], one["mode"]) == place), None)
 
@@ -65,7 +63,7 @@ def dice_table(study: Study, mode: str) -> str:
     return table(header, lines)
 
 
-def _dice_cell(entry: dict[str, Any] | None) -> str:
+def _dice_cell(entry: Entry | None) -> str:
     if entry is None:
         return "–"
     own = plus_minus(entry["summary"]["mean"], entry["summary"]["sd"])
@@ -89,7 +87,7 @@ def comparison_table(study: Study, mode: str) -> str:
     ]
     if not lines:
         return "No comparison: there is no second row with the same fine-tunings."
-    baseline = titles[study["baseline"]]
+    baseline = titles[study["baseline"] or ""]
     return table([f"Against {baseline}", "difference", "95 % interval", "p (Wilcoxon)", "p (Holm)", "pairs"], lines)
 
 
@@ -111,7 +109,7 @@ def structure_table(study: Study, mode: str) -> str:
     return table(["Means", *heads], lines)
 
 
-def metric_columns(study: Study, entries: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+def metric_columns(study: Study, entries: Iterable[Entry]) -> list[tuple[Metric, str]]:
     """(metric, structure) pairs: the columns for which any entry has a figure."""
     return [
         (metric, name)
@@ -120,8 +118,8 @@ def metric_columns(study: Study, entries: Iterable[dict[str, Any]]) -> list[tupl
     ]
 
 
-def figure(entry: dict[str, Any], metric: dict[str, Any], structure: str) -> str:
-    """One value with the metric's number of decimals; a dash if an older result lacks it."""
+def figure(entry: Entry, metric: Metric, structure: str) -> str:
+    """One value with the metric's number of decimals; a dash if there is none."""
     value = entry["metrics"].get(metric["name"], {}).get(structure)
     return "–" if value is None else f"{value:.{metric['decimals']}f}"
 
@@ -158,12 +156,12 @@ def runs_csv(study: Study) -> str:
     """One line per fine-tuning and site it is scored at: the input for statistics in another program."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    names = ("site", "fold", "seed", "pretrain_seed")
-    writer.writerow(["table", "row", "mode", "labels", *names, "dice"])
+    writer.writerow(["table", "row", "mode", "labels", "site", "fold", "seed", "pretrain_seed", "dice"])
     for entry in study["entries"]:
         for score in entry["scores"]:
             place = [study["table"], entry["row"], entry["mode"], entry["labels"]]
-            writer.writerow([*place, *(cell(score[name]) for name in names), f"{score['dice']:.6f}"])
+            which = [score["site"], score["fold"], score["seed"], score["pretrain_seed"]]
+            writer.writerow([*place, *map(cell, which), f"{score['dice']:.6f}"])
     return stream.getvalue()
 
 
@@ -177,7 +175,7 @@ def table_csv(study: Study) -> str:
     head = ["row", "mode", "labels", "dice", "sd", "groups", "fine_tunings", "paper_dice", "paper_sd"]
     writer.writerow([*head, *compared, *names])
     for entry in study["entries"]:
-        summary, found = entry["summary"], entry["comparison"] or {}
+        summary, found = entry["summary"], dict(entry["comparison"] or {})
         line = [entry["row"], entry["mode"], entry["labels"]]
         line += [summary[name] for name in ("mean", "sd", "groups", "fine_tunings")] + list(entry["paper"] or ("", ""))
         line += [found.get(name, "") for name in compared]

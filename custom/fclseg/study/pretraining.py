@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fclseg.federation.exchange import ENCODER, MODEL, get_row
 from fclseg.flare.runs.run_folder import GLOBAL, RunFolder
@@ -12,13 +11,14 @@ from fclseg.presets import get_preset
 from fclseg.resources import shipped_model
 from fclseg.study.cache import Cache
 from fclseg.study.cells import Pretraining
+from fclseg.study.document import PretrainingResult
 from fclseg.study.federated import run_job
 
 COMPLETED = "completed.safetensors"
 """The network that a run started from, with everything in it that the run trained."""
 
 
-def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
+def run_pretraining(cell: Pretraining, cache: Cache) -> PretrainingResult:
     """Pre-train at all sites. The result lists the encoders and, if there are any, the whole networks. Its rounds are
     plotted in the report."""
     # The cell's key does not depend on the fine-tuning, so an interrupted pre-training can continue for any of them.
@@ -29,12 +29,7 @@ def run_pretraining(cell: Pretraining, cache: Cache) -> dict[str, Any]:
     seconds = sum(one["seconds"] for one in rounds)  # the sum over all parts of an interrupted run
     encoders = {site: str(path.relative_to(cache.root)) for site, path in run.encoders.items()}
     networks = {site: str(path.relative_to(cache.root)) for site, path in whole_networks(cell, run).items()}
-    result: dict[str, Any] = {"run": {"rounds": rounds}, "encoders": encoders, "seconds": seconds}
-    if GLOBAL in networks:
-        result["network"] = networks[GLOBAL]
-    elif networks:
-        result["site_networks"] = networks
-    return result
+    return {"rounds": rounds, "encoders": encoders, "networks": networks, "seconds": seconds}
 
 
 def whole_networks(cell: Pretraining, run: RunFolder) -> dict[str, Path]:

@@ -16,18 +16,28 @@ from fclseg.data.sites import Splits
 from fclseg.documents import understood
 from fclseg.presets import Preset
 from fclseg.study.cache import AGAIN, Cache
-from fclseg.study.cells import Dataset, Finetuning, Pretraining
+from fclseg.study.cells import FORMAT, Dataset, Finetuning, Pretraining
+from fclseg.study.document import (
+    Curve,
+    DatasetFacts,
+    FinetuningResult,
+    Picture,
+    PretrainingResult,
+    RunRecord,
+    Settings,
+    Study,
+)
 from fclseg.study.entries import Finished, dice_by_site, entries, metric_descriptions
 from fclseg.study.job_options import PLAIN
 from fclseg.study.plan import Planned, Request
 from fclseg.study.scheduler import Failure
-from fclseg.study.stored import present_result
 from fclseg.study.tables import SEEN, UNSEEN, Table, TableRow
 
 
-def empty_document(table: Table, rows: Sequence[TableRow], preset: Preset, command: str) -> dict[str, Any]:
+def empty_document(table: Table, rows: Sequence[TableRow], preset: Preset, command: str) -> Study:
     """The document of a table without fine-tunings, which is complete for some tables."""
     return {
+        "format": FORMAT,
         "table": table.name,
         "title": table.title,
         "about": table.about,
@@ -55,11 +65,13 @@ def empty_document(table: Table, rows: Sequence[TableRow], preset: Preset, comma
 
 def study_document(
     request: Request, planned: Sequence[Planned], cache: Cache, failures: Sequence[Failure], command: str
-) -> dict[str, Any]:
+) -> Study:
     """Everything about a table. ``study.json`` is exactly this."""
     stored = [(one, cache.get(one.cell.key)) for one in planned]
     finished = [(one, _checked(one.cell, result, cache)) for one, result in stored if result is not None]
-    return empty_document(request.table, request.rows, request.rows[0].preset, command) | {
+    empty = empty_document(request.table, request.rows, request.rows[0].preset, command)
+    return {
+        **empty,
         "about": request.table.about.replace(SEEN, UNSEEN) if request.unseen else request.table.about,
         "labels": list(request.labels),
         "modes": list(request.modes),
@@ -76,23 +88,22 @@ def study_document(
     }
 
 
-def _checked(cell: Finetuning, result: dict[str, Any], cache: Cache) -> dict[str, Any]:
-    """A stored result of any version. Raises with the file's name if it lacks what the table needs."""
+def _checked(cell: Finetuning, result: FinetuningResult, cache: Cache) -> FinetuningResult:
+    """A stored result. Raises with the file's name if it lacks what the table needs."""
     with understood(cache.path(cell.key), AGAIN):
-        present = present_result(result)
-        figures = [*dice_by_site(cell, present).values(), present["seconds"]]
-        tables = {metric["name"]: metric["structures"] for metric in present["metrics"]}
+        figures = [*dice_by_site(cell, result).values(), result["seconds"]]
+        tables = {metric["name"]: metric["structures"] for metric in result["metrics"]}
         figures += [value for table in tables.values() for value in table.values()]
         if not all(map(isfinite, figures)):
             raise ValueError("a figure is not finite")
-        fmean([0.0, *present["losses"]])  # numbers, all of them
-    return present
+        fmean([0.0, *result["losses"]])  # numbers, all of them
+    return result
 
 
-def curves(finished: Finished) -> list[dict[str, Any]]:
+def curves(finished: Finished) -> list[Curve]:
     """The training loss by epoch, averaged over all fine-tunings of a row, label count and mode.
 
-    If their numbers of epochs differ (``finetune_steps``), the curve ends with the shortest.
+    If their numbers of epochs differ (``finetuning.steps``), the curve ends with the shortest.
     """
     groups = defaultdict(list)
     for one, result in finished:
@@ -109,26 +120,25 @@ def curves(finished: Finished) -> list[dict[str, Any]]:
     ]
 
 
-def pictures(finished: Finished, cache: Cache) -> list[dict[str, Any]]:
+def pictures(finished: Finished, cache: Cache) -> list[Picture]:
     """Paths of the predictions for the visual comparison, relative to the study's folder."""
-    found = {}
+    found: dict[tuple[str, int, str], Picture] = {}
     for one, _ in finished:
         path = cache.attachment(one.cell.key, ".npz")
-        place = (one.row.key, one.cell.labels, one.cell.mode)
+        row, labels, mode = place = (one.row.key, one.cell.labels, one.cell.mode)
         if place not in found and path.exists():
-            names = dict(zip(("row", "labels", "mode"), place, strict=True))
-            found[place] = names | {"file": str(path.relative_to(cache.root))}
+            found[place] = {"row": row, "labels": labels, "mode": mode, "file": str(path.relative_to(cache.root))}
     return list(found.values())
 
 
-def pretraining_runs(planned: Sequence[Planned], cache: Cache) -> list[dict[str, Any]]:
+def pretraining_runs(planned: Sequence[Planned], cache: Cache) -> list[RunRecord]:
     """The pre-trainings of a table with their rounds, each once."""
     cells = [one.cell.pretraining for one in planned if one.cell.pretraining]
     found = [(cell, cache.get(key)) for key, cell in {cell.key: cell for cell in cells}.items()]
     return [_run(cell, result, cache) for cell, result in found if result is not None]
 
 
-def _run(cell: Pretraining, result: dict[str, Any], cache: Cache) -> dict[str, Any]:
+def _run(cell: Pretraining, result: PretrainingResult, cache: Cache) -> RunRecord:
     with understood(cache.path(cell.key), AGAIN):
         return {
             "job": cell.job,
@@ -136,7 +146,7 @@ def _run(cell: Pretraining, result: dict[str, Any], cache: Cache) -> dict[str, A
             "seed": cell.seed,
             "name": cell.name,
             "seconds": float(result["seconds"]),
-            "rounds": result["run"]["rounds"],
+            "rounds": result["rounds"],
         }
 
 
@@ -144,7 +154,7 @@ def preset_values(preset: Preset) -> dict[str, Any]:
     return {"name": preset.name, **preset.values()}
 
 
-def settings(request: Request) -> dict[str, Any]:
+def settings(request: Request) -> Settings:
     """The settings that the figures depend on, for the report."""
     return {
         "preset": preset_values(request.rows[0].preset),
@@ -158,7 +168,7 @@ def settings(request: Request) -> dict[str, Any]:
     }
 
 
-def _dataset(data: Dataset) -> dict[str, Any]:
+def _dataset(data: Dataset) -> DatasetFacts:
     sites = {site: len(patients) for site, patients in Splits.load(data.splits).sites.items()}
     return {
         "name": data.root.name,

@@ -12,6 +12,7 @@ from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import RANDOM, Dataset
 from fclseg.study.datasets import phantom_dataset, pooled_dataset, prepare_dataset
+from fclseg.study.document import Study
 from fclseg.study.export import MODES, comparison_table, dice_table, markdown, write_exports
 from fclseg.study.job_options import FilterSpec, JobOptions
 from fclseg.study.plan import Planned, Request, plan
@@ -74,17 +75,17 @@ def run_study(options: Options) -> int:
     return 1 if failures else 0
 
 
-def fill_table(
-    options: Options, table: Table, rows: Sequence[TableRow], out: Path
-) -> tuple[dict[str, Any], Sequence[Failure]]:
+def fill_table(options: Options, table: Table, rows: Sequence[TableRow], out: Path) -> tuple[Study, Sequence[Failure]]:
     """Run the missing cells, and collect everything that the table shows."""
+    cache = Cache(out)
+    cache.check()
     request = make_request(options, table, rows, out)
-    cache, planned = Cache(out), plan(request)
+    planned = plan(request)
     failures = run_missing(planned, cache, options.workers) if table.trains else []
     document = study_document(request, planned, cache, failures, options.command)
     if not table.trains:
         methods = [row.job for row in rows]
-        sites = len(document["settings"]["data"]["sites"])
+        sites = len(Splits.load(request.data.splits).sites)
         document["communication"] = communication_figures(methods, rows[0].preset, sites, cache)
         document["missing"] = 0  # this table only shows cells that other tables have run
     return document, failures
@@ -139,7 +140,7 @@ def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Datase
     return data, phantom_dataset("hvsmr", out, sites=1, patients=options.patients, seed=1)
 
 
-def show(document: dict[str, Any], failures: Sequence[Failure]) -> None:
+def show(document: Study, failures: Sequence[Failure]) -> None:
     """Print the figures. Failures go to stderr."""
     if not document["entries"]:
         print(markdown(document))

@@ -8,6 +8,7 @@ from fclseg.federation.exchange import ALWAYS, CALIBRATION, DISTANCE, NEVER, ROW
 from fclseg.presets import Preset, get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import content_key
+from fclseg.study.document import Communication, Components
 from fclseg.study.tables import paper_tables
 
 COLUMNS = ("online", "predictor", "target", "features")
@@ -16,7 +17,7 @@ NAMES = {"bank": "features", "dictionary": "features"}
 PAPER_SITES = 10
 
 
-def components_table(methods: Sequence[str]) -> dict[str, Any]:
+def components_table(methods: Sequence[str]) -> Components:
     """One row of words per method, with the paper's words."""
     plans = {method: _words(ROWS[method].flows) for method in methods if method in ROWS}
     further = sorted({name for words in plans.values() for name in words} - set(COLUMNS))
@@ -47,7 +48,7 @@ def _word(flow: Flow) -> str:
     return "upload only" if flow.down == NEVER else "download only"
 
 
-def communication_figures(methods: Sequence[str], preset: Preset, sites: int, cache: Cache) -> dict[str, Any]:
+def communication_figures(methods: Sequence[str], preset: Preset, sites: int, cache: Cache) -> Communication:
     """Payload per round and site of each method: at the study's sizes and at the paper's, with the paper's ratio."""
     paper = paper_tables()["communication"]
     ours = payload(preset, sites, cache)

@@ -7,10 +7,9 @@ from typing import Any
 from markupsafe import Markup
 
 from fclseg.study.cells import FULL
+from fclseg.study.document import Round, Study
 from fclseg.study.export import MODES, find_entry
 from fclseg.study.report.charts import Effect, Series, forest, line_chart, stacked_bars
-
-Study = dict[str, Any]
 
 
 def efficiency(study: Study, mode: str) -> list[Markup]:
@@ -22,10 +21,9 @@ def efficiency(study: Study, mode: str) -> list[Markup]:
         x = [entry["labels"] for entry in found]
         means, spreads = ([entry["summary"][name] for entry in found] for name in ("mean", "sd"))
         ours.append(Series(row["title"], x, means, spreads, colour=colour))
-        known = [entry for entry in found if entry["paper"]]
-        x = [entry["labels"] for entry in known]
-        means, spreads = ([entry["paper"][i] for entry in known] for i in (0, 1))
-        paper.append(Series(row["title"], x, means, spreads, dashed=True, colour=colour))
+        known = [(entry["labels"], *entry["paper"]) for entry in found if entry["paper"]]
+        labels, theirs, their_spreads = ([figures[i] for figures in known] for i in range(3))
+        paper.append(Series(row["title"], labels, theirs, their_spreads, dashed=True, colour=colour))
     x_label = f"labelled patients ({study['symbol']})"
     name = MODES[mode]
     charts = [line_chart(f"Dice, {name}, this study", ours, x_label, "Dice", categories=True)]
@@ -51,7 +49,7 @@ def differences(study: Study, mode: str) -> list[Markup]:
             for e in study["entries"]
             if (e["labels"], e["mode"]) == (labels, mode) and e["comparison"]
         ]
-        title = f"Difference to {titles.get(study['baseline'], '')}, {study['symbol']}={labels}"
+        title = f"Difference to {titles.get(study['baseline'] or '', '')}, {study['symbol']}={labels}"
         charts.append(forest(title, effects, "mean Dice difference, 95 % interval"))
     return charts
 
@@ -72,7 +70,7 @@ def losses(study: Study, mode: str) -> list[Markup]:
     return charts
 
 
-def run_charts(rounds: Sequence[dict[str, Any]]) -> list[Markup]:
+def run_charts(rounds: Sequence[Round]) -> list[Markup]:
     """What happened in a pre-training: loss and feature spread by site, distances, bytes."""
     if not rounds:
         return []
@@ -96,7 +94,7 @@ def run_charts(rounds: Sequence[dict[str, Any]]) -> list[Markup]:
     ]
 
 
-def traffic(rounds: Sequence[dict[str, Any]]) -> tuple[dict[str, list[float]], list[float | None]]:
+def traffic(rounds: Sequence[Round]) -> tuple[dict[str, list[float]], list[float | None]]:
     """Megabytes per site and round: payload by component and direction, and the total measured on the wire."""
     names = sorted(
         {

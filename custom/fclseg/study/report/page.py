@@ -10,11 +10,11 @@ from fclseg import __version__
 from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.errors import FCLSegError
 from fclseg.files import write_text
+from fclseg.study.document import Entry, RunRecord, Study, read_study
 from fclseg.study.export import MODES, figure, find_entry, metric_columns, p_text
 from fclseg.study.progress import duration
 from fclseg.study.report import curves
 from fclseg.study.report.pictures import comparison, legend
-from fclseg.study.stored import present_document
 
 SIGNIFICANT = 0.05
 DAMAGED = "restore it from a backup, or run the command that made the folder again"
@@ -48,7 +48,7 @@ def read_source(source: Path, names: bool = False) -> tuple[list[dict[str, Any]]
             f"{source} contains neither a study (study.json) nor a run (rounds.jsonl): give the folder that "
             f"'fclseg study' or 'fclseg pretrain' printed when it finished"
         )
-    documents = [(present_document(read_json(folder / "study.json")), folder.parent) for folder in folders]
+    documents = [(read_study(folder / "study.json"), folder.parent) for folder in folders]
     runs = {run["name"]: run for document, _ in documents for run in document["pretraining"]}
     return [prepare(document, root, names) for document, root in documents], [prepare_run(run) for run in runs.values()]
 
@@ -59,15 +59,17 @@ def read_run(folder: Path) -> dict[str, Any]:
     rounds = read_json_lines(folder / "rounds.jsonl")
     settings = config.get("settings", {})
     seconds = sum(one.get("seconds", 0.0) for one in rounds)
-    run = {"name": folder.name, "job": settings.get("job", folder.name), "seed": settings.get("seed", 0)}
-    return prepare_run(run | {"options": "", "seconds": seconds, "rounds": rounds})
+    job, seed = settings.get("job", folder.name), settings.get("seed", 0)
+    return prepare_run(
+        {"name": folder.name, "job": job, "seed": seed, "options": "", "seconds": seconds, "rounds": rounds}
+    )
 
 
-def prepare_run(run: dict[str, Any]) -> dict[str, Any]:
+def prepare_run(run: RunRecord) -> dict[str, Any]:
     return run | {"charts": [chart for chart in curves.run_charts(run["rounds"]) if chart]}
 
 
-def prepare(study: dict[str, Any], root: Path, names: bool = False) -> dict[str, Any]:
+def prepare(study: Study, root: Path, names: bool = False) -> dict[str, Any]:
     """A study with everything the template shows."""
     modes = [
         {
@@ -85,24 +87,22 @@ def prepare(study: dict[str, Any], root: Path, names: bool = False) -> dict[str,
     return study | {"shown": modes, "legend": legend(study), "strips": comparison(study, root, names)}
 
 
-def established(entry: dict[str, Any]) -> bool:
+def established(entry: Entry) -> bool:
     """Whether a row's Dice is significantly higher than the baseline's, after Holm's correction."""
     found = entry["comparison"]
     return bool(found and found["difference"] > 0 and found["p_holm"] is not None and found["p_holm"] < SIGNIFICANT)
 
 
-def headline(study: dict[str, Any], mode: str) -> str:
+def headline(study: Study, mode: str) -> str:
     """The outcome of the comparisons in one sentence."""
-    tests = [entry["comparison"] for entry in study["entries"] if entry["mode"] == mode and entry["comparison"]]
-    tests = [test for test in tests if test["p_holm"] is not None]
+    found = [entry["comparison"] for entry in study["entries"] if entry["mode"] == mode and entry["comparison"]]
+    tests = [(test, test["p_holm"]) for test in found if test["p_holm"] is not None]
     if not tests:
         return ""
     titles = {row["key"]: row["title"] for row in study["rows"]}
-    better, worse = (
-        sum(sign * test["difference"] > 0 and test["p_holm"] < SIGNIFICANT for test in tests) for sign in (1, -1)
-    )
-    baseline = titles[study["baseline"]]
-    fewest, most = (choose(test["pairs"] for test in tests) for choose in (min, max))
+    better, worse = (sum(sign * test["difference"] > 0 and p < SIGNIFICANT for test, p in tests) for sign in (1, -1))
+    baseline = titles[study["baseline"] or ""]
+    fewest, most = (choose(test["pairs"] for test, _ in tests) for choose in (min, max))
     how = f"{len(tests)} paired comparisons, Holm-corrected p < {SIGNIFICANT}, at least {fewest} pairs each"
     if better or worse:
         return f"Better than {baseline}: {better}. Worse: {worse}. ({how})"

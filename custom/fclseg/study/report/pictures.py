@@ -13,6 +13,7 @@ from matplotlib.colors import to_rgb
 from fclseg.data.preprocess import UNLABELLED
 from fclseg.documents import UNUSABLE
 from fclseg.errors import DataError
+from fclseg.study.document import Study
 from fclseg.study.export import find_entry
 
 SHARE = 0.55
@@ -20,7 +21,7 @@ ENLARGE = 6
 MARGIN = 8
 
 
-def comparison(study: dict[str, Any], root: Path, names: bool = False) -> list[dict[str, Any]]:
+def comparison(study: Study, root: Path, names: bool = False) -> list[dict[str, Any]]:
     """Strips of pictures: image, ground truth, then the rows of the table, best first.
 
     The strips with the most labelled patients come first, full fine-tuning before frozen-encoder evaluation.
@@ -38,7 +39,7 @@ def comparison(study: dict[str, Any], root: Path, names: bool = False) -> list[d
     return strips
 
 
-def predictions(study: dict[str, Any], root: Path, labels: int, mode: str) -> list[dict[str, Any]]:
+def predictions(study: Study, root: Path, labels: int, mode: str) -> list[dict[str, Any]]:
     """The stored predictions of one strip, with the title and mean Dice of each row, best first."""
     titles = {row["key"]: row["title"] for row in study["rows"]}
     found = []
@@ -71,7 +72,7 @@ def without_name(caption: str) -> str:
     return f"a held-out patient, {caption.rpartition(', ')[2]}"
 
 
-def legend(study: dict[str, Any]) -> list[dict[str, Any]]:
+def legend(study: Study) -> list[dict[str, Any]]:
     """The structures of the fine-tuning images, with their colours."""
     data = study["settings"].get("target") or study["settings"]["data"]
     return data["structures"] if data else []
