@@ -1,4 +1,5 @@
-"""Makes names from outside (folders, files, sites) safe for terminals and spreadsheets."""
+"""Makes text from outside safe: names of folders, files and sites for terminals and spreadsheets, and what another
+party wrote for logs and records. One rule for the latter: bounded, on one line, escaped (``one_line``)."""
 
 import unicodedata
 
@@ -17,6 +18,17 @@ def printable(text: object) -> str:
         else character.encode("unicode_escape").decode()
         for character in str(text)
     )
+
+
+MOST_CHARACTERS = 300
+"""Of a text from another party. Our own sentences are shorter."""
+
+
+def one_line(text: object, most: int = MOST_CHARACTERS) -> str:
+    """What another party wrote, for a log, a record or an error: printable, and cut with a note of its length."""
+    whole = str(text)
+    shown = printable(whole[:most])  # an escape is longer than its character, so cut again
+    return whole if shown == whole else shown[:most] + f"... ({len(whole)} characters)" * (len(whole) > most)
 
 
 def cell(value: object) -> object:

@@ -40,6 +40,14 @@ def test_the_project_has_the_named_parties_and_keeps_the_rest_of_the_template(tm
     assert [builder["path"] for builder in document["builders"]] == [one["path"] for one in template["builders"]]
 
 
+def test_the_proof_of_concept_differs_from_it_only_in_who_may_submit():
+    poc, real = (
+        yaml.safe_load(path.read_text()) for path in (Path(__file__).parents[2] / "poc" / "project.yml", TEMPLATE)
+    )
+    kits = next(builder for builder in poc["builders"] if builder["path"].endswith("HospitalKits"))
+    assert kits.pop("args") == {"alone": True} and poc == real
+
+
 @pytest.mark.parametrize(
     ("host", "sites", "port", "sentence"),
     [

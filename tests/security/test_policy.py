@@ -256,3 +256,34 @@ def test_a_site_whose_logs_are_sent_away_does_not_work(tmp_path):
     with pytest.raises(FCLSegError, match='set "allow_log_streaming" to false'):
         check_logs_stay(context)
     check_logs_stay(site_context(tmp_path / "simulated", simulated=True))
+
+
+def test_phantoms_stand_in_only_where_nobody_gave_images_and_the_server_is_on_this_machine(tmp_path, monkeypatch):
+    """`nvflare poc` as typed: its kits send log files and know no images. A hospital's kit names a server elsewhere."""
+    monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("FCLSEG_DATA", raising=False)
+    context = site_context(tmp_path)
+    (tmp_path / "local" / "resources.json").write_text("{}")  # log files are sent
+    run = {"id": "1", "settings": RunSettings.read({"job": "fedbyol"}, {}).to_dict(), "sites": ["site-1"], "shared": {}}
+
+    def connect(host):
+        document = {"servers": [{"service": {"target": f"{host}:8002"}}]}
+        (tmp_path / "startup" / "fed_client.json").write_text(json.dumps(document))
+        return Site.of(Place.of_site(context), Message(meta={"round": 0, "run": run}))
+
+    site = connect("localhost")
+    check_logs_stay(context)
+    assert site.patient_count == 3 and {volume.image.is_relative_to(tmp_path / "cache") for volume in site.volumes} == {
+        True
+    }
+    for elsewhere in ("fl.hospital.org", "localhost.hospital.org", "192.168.0.7"):
+        far = connect(elsewhere)
+        with pytest.raises(FCLSegError, match="has no data folder"):
+            _ = far.volumes
+        with pytest.raises(FCLSegError, match="allow_log_streaming"):
+            check_logs_stay(context)
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv("FCLSEG_DATA", str(tmp_path / "own"))  # real patients, and a server on this machine
+    assert not connect("localhost").place.on_phantoms
+    with pytest.raises(FCLSegError, match="allow_log_streaming"):
+        check_logs_stay(context)

@@ -6,6 +6,12 @@ with any arguments: it takes no path, no name and no expression from the job. ``
 against the list.
 """
 
+CUSTOM, NOTE = "app/custom", "README.md"
+"""The folder for a job's code, and the only file that our jobs have there."""
+NO_CODE = """There is no code here, on purpose. NVFlare's simulator and its own startup kits run classes of an installed
+package (`fclseg`) only for jobs that have this folder. Startup kits of FCLSeg accept it with exactly this note in it.
+"""
+
 SITE_CLASSES = (
     "fclseg.flare.curves.SiteCurves",
     "fclseg.flare.executor.SiteExecutor",

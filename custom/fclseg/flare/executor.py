@@ -47,6 +47,7 @@ class SiteExecutor(LearnerExecutor):
                 os.umask(0o077)  # only the site's account may read what this process writes
                 self.initialize(fl_ctx)
                 self.is_initialized = True
+                self._say_which_images(fl_ctx)
             self._heart.start(fl_ctx)
             site, message = self.learner.open(shareable, fl_ctx)
             gate = Gate(site, task_name, message, asked(fl_ctx))
@@ -57,6 +58,15 @@ class SiteExecutor(LearnerExecutor):
             return self._failed(task_name, error, fl_ctx)
         finally:
             return_free_memory()
+
+    def _say_which_images(self, fl_ctx: FLContext) -> None:
+        if Place.of_site(fl_ctx).on_phantoms:
+            sent = "; its log files go to the server, which is harmless here" * is_log_streaming_allowed(fl_ctx)
+            self.log_info(
+                fl_ctx,
+                f"no data folder is configured (local/fclseg.json or FCLSEG_DATA): this site trains on generated "
+                f"images (phantoms), because its server is on this machine{sent}",
+            )
 
     def _failed(self, task_name: str, error: Exception, fl_ctx: FLContext) -> Shareable:
         """A failed result. The full error stays in the site's own file: error messages contain file names, and those
@@ -69,8 +79,9 @@ class SiteExecutor(LearnerExecutor):
 
 
 def check_logs_stay(fl_ctx: FLContext) -> None:
-    """Refuse to work if NVFlare sends the site's log files to the server. A simulation runs on one machine."""
-    if not Place.of_site(fl_ctx).simulated and is_log_streaming_allowed(fl_ctx):
+    """Refuse to work if NVFlare sends the site's log files to the server. Generated images have no patients."""
+    place = Place.of_site(fl_ctx)
+    if not place.simulated and not place.on_phantoms and is_log_streaming_allowed(fl_ctx):
         raise PublicError(
             'this site sends its log files to the server, which may contain patient names: set "allow_log_streaming" '
             "to false in its local/resources.json and restart it"

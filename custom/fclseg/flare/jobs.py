@@ -2,8 +2,8 @@
 
 A job is configuration only. The package is installed at every site, so a hospital does not have to allow foreign code:
 its startup kit lists the classes that a job may name (``classes.py``), and none of them takes a path or a name from the
-job. A simulator that is started by hand has no such list. It instantiates classes of installed packages only for jobs
-that have a folder ``custom``, so the committed jobs have one, without code.
+job. NVFlare's own kits and a simulator that is started by hand have no such list. They instantiate classes of installed
+packages only for jobs that have a folder ``custom``, so the committed jobs have one, without code.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from fclseg.federation.codecs.presets import PLAIN
 from fclseg.federation.exchange import ROWS, Row
 from fclseg.federation.payload import component_arrays
 from fclseg.federation.states import array_bytes
+from fclseg.flare.classes import CUSTOM, NO_CODE, NOTE
 from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK
 from fclseg.flare.settings import RunSettings
 from fclseg.flare.tracking import add_tracker
@@ -27,11 +28,6 @@ CONTROLLER = "controller"
 OF_RUN = {"controller_id": CONTROLLER}
 """Arguments of the components that write curves: the controller knows the run's folder."""
 CODEC_FILTERS = "fclseg.flare.filters.codec"
-CUSTOM, NOTE = "app/custom", "README.md"
-"""The folder for a job's code, and the only file that our jobs have there."""
-NO_CODE = """There is no code here, on purpose. NVFlare's simulator runs classes of an installed package (`fclseg`) only
-for jobs that have this folder. Jobs for real sites are made without it: see docs/operations.md.
-"""
 
 TASK_REQUEST_SECONDS = 0.1
 """How often an idle site asks for work."""

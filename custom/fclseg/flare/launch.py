@@ -18,8 +18,8 @@ from fclseg.environment import TRAINING_ENVIRONMENT
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import get_row
 from fclseg.files import write_text
-from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
-from fclseg.flare.jobs import CUSTOM, NOTE, OF_RUN, add_codec, client, is_coded, server
+from fclseg.flare.classes import CUSTOM, NOTE, SERVER_CLASSES, SITE_CLASSES, resources
+from fclseg.flare.jobs import OF_RUN, add_codec, client, is_coded, server
 from fclseg.flare.runs.run_folder import SIMULATOR_LOG, RunFolder
 from fclseg.flare.tracking import add_tracker
 

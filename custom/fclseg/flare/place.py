@@ -16,6 +16,7 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_def import JobMetaKey
 
 from fclseg.device import choose_device
+from fclseg.documents import UNUSABLE, read_json
 from fclseg.errors import DataError, FCLSegError
 from fclseg.hospital.policy import Policy, read_site_file
 
@@ -27,6 +28,9 @@ LOCAL_FILE = "local/fclseg.json"
 
 SIMULATED_JOB = "simulate_job"
 """The job id that NVFlare's simulator gives to every job. Ids of real jobs come from the NVFlare server."""
+
+
+HERE = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,12 @@ class Place:
         return folder
 
     @property
+    def on_phantoms(self) -> bool:
+        """Whether the site trains on generated images: it has no data folder, and its server is on this machine, as in
+        a proof of concept. A hospital's site, whose server is elsewhere, refuses tasks until it has a data folder."""
+        return not self.simulated and self.data is None and server_host(self.workspace) in HERE
+
+    @property
     def splits(self) -> Path | None:
         chosen = self.option("splits")
         return Path(chosen).expanduser().absolute() if chosen else None
@@ -121,3 +131,12 @@ class Place:
 
         chosen = self.option("cache")
         return Path(chosen).expanduser().absolute() if chosen else default_cache()
+
+
+def server_host(kit: Path) -> str:
+    """The name of the server that a site's startup kit connects to; "" if it cannot be read."""
+    try:
+        target = read_json(kit / "startup" / "fed_client.json")["servers"][0]["service"]["target"]
+        return str(target).rpartition(":")[0].strip("[]")
+    except (FCLSegError, *UNUSABLE):
+        return ""

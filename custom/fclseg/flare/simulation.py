@@ -1,8 +1,11 @@
-"""Folders of a simulation, whose sites share one machine, and the phantom that is used if there are no images."""
+"""Folders of a simulation, whose sites share one machine, and the phantoms that are used if there are no images."""
+
+from pathlib import Path
 
 from fclseg.data.sites import Splits
 from fclseg.flare.place import Place
 from fclseg.phantom.dataset import phantom_sites, write_phantom
+from fclseg.randomness import derive_seed
 
 PHANTOM_PATIENTS = 3
 """Per site."""
@@ -23,3 +26,12 @@ def shared_places(place: Place, sites: list[str]) -> tuple[dict[str, str | None]
     Splits.make(sorted(owner), owner, folds=2).save(splits)
     sentence = f"no data folder is configured (FCLSEG_DATA): using {count} phantom patients in {folder}"
     return folders | {"data": str(folder), "splits": str(splits)}, sentence
+
+
+def phantom_of(place: Place) -> Path:
+    """The folder of generated patients of a site in a proof of concept. They depend on the site's name only, so that
+    they stay the same when other sites join."""
+    folder = place.cache / f"phantom-{PHANTOM_PATIENTS}-patients-of-{place.name}"
+    if not folder.exists():
+        write_phantom(folder, patients=PHANTOM_PATIENTS, seed=derive_seed(0, place.name))
+    return folder

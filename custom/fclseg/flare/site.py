@@ -21,6 +21,7 @@ from fclseg.presets import full_name, get_preset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from fclseg.anatomy.records import Volume
     from fclseg.data.sampler import SliceSampler
@@ -127,9 +128,7 @@ class Site:
         """The volumes of the patients that the site may train on."""
         from fclseg.anatomy.folders import read_folder
 
-        if self.place.data is None:
-            raise DataError(f'{self.place.name} has no data folder: set "data" in local/fclseg.json or FCLSEG_DATA')
-        volumes = read_folder(self.place.data)
+        volumes = read_folder(self._images)
         anatomy = volumes[0].anatomy
         different = anatomy.structures and anatomy.structures != self.anatomy.structures
         if self.method.wants_labels and different:
@@ -139,6 +138,16 @@ class Site:
             )
         patients = self._patients(volumes)
         return volumes if patients is None else [volume for volume in volumes if volume.patient in patients]
+
+    @property
+    def _images(self) -> Path:
+        if self.place.data is not None:
+            return self.place.data
+        if not self.place.on_phantoms:
+            raise DataError(f'{self.place.name} has no data folder: set "data" in local/fclseg.json or FCLSEG_DATA')
+        from fclseg.flare.simulation import phantom_of
+
+        return phantom_of(self.place)
 
     @cached_property
     def sampler(self) -> SliceSampler:

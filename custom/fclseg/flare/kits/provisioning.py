@@ -42,9 +42,10 @@ PERMISSIONS = {
 The coordinator may stop any job, but cannot submit jobs or read results. Nobody may bring code."""
 
 ALONE = PERMISSIONS | {
-    "project_admin": PERMISSIONS["project_admin"] | {"submit_job": EVERYBODY} | {"download_job": OWN_JOBS}
+    "project_admin": PERMISSIONS["project_admin"]
+    | {"submit_job": EVERYBODY, "download_job": OWN_JOBS, "operate": EVERYBODY}
 }
-"""On one machine, for one person: the coordinator is also the lead."""
+"""On one machine, for one person: the coordinator is also the lead and stops every party (``nvflare poc stop``)."""
 
 STREAMING = {
     "streaming_chunk_size": 256 * 1024,
@@ -65,6 +66,10 @@ server answers a request for work, the site waits that long for the lost answer.
 
 KEEPER = {"id": "run_keeper", "path": "fclseg.flare.runs.keeper.RunKeeper", "args": {}}
 """Continues interrupted runs. A component of the server, which no job can name."""
+SUBMISSIONS = {"id": "submissions", "path": "fclseg.flare.kits.inspection.Submissions", "args": {}}
+"""Refuses jobs at submission."""
+VALIDATOR = {"app_validator": {"path": "fclseg.flare.kits.inspection.CodeFree", "args": {}}}
+"""Each party checks by itself that a job has no code."""
 SCHEDULE = {"max_schedule_count": 1_000_000, "max_schedule_interval": 60.0}
 """A job waits for its sites as long as it takes. NVFlare's scheduler would drop it after ten attempts."""
 
@@ -105,17 +110,18 @@ class HospitalKits(Builder):
         os.chmod(ctx.get_workspace(), 0o700)  # contains the private key of the project itself
 
     def _server_resources(self, document: dict[str, Any]) -> dict[str, Any]:
-        components = {entry["id"]: entry for entry in document["components"]}
+        known = {entry["id"]: entry for entry in document["components"]}
         if self._store:
             document["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = f"{self._store}/snapshots"
-            components["job_manager"]["args"]["uri_root"] = f"{self._store}/jobs"
-        components["job_scheduler"]["args"] |= SCHEDULE
-        return document | resources(SERVER_CLASSES) | {"components": [*document["components"], KEEPER]}
+            known["job_manager"]["args"]["uri_root"] = f"{self._store}/jobs"
+        known["job_scheduler"]["args"] |= SCHEDULE
+        components = [*document["components"], KEEPER, SUBMISSIONS]
+        return document | resources(SERVER_CLASSES) | VALIDATOR | {"components": components}
 
 
 def _site_resources(document: dict[str, Any]) -> dict[str, Any]:
     components = [entry for entry in document["components"] if entry["id"] not in STREAMERS]
-    return document | resources(SITE_CLASSES) | {"components": components}
+    return document | resources(SITE_CLASSES) | VALIDATOR | {"components": components}
 
 
 def _patient(document: dict[str, Any]) -> dict[str, Any]:
