@@ -18,7 +18,7 @@ import numpy as np
 from fclseg.errors import FCLSegError
 from fclseg.federation.codecs.layout import Arrays, Layout
 from fclseg.federation.codecs.numbers import chunks
-from fclseg.federation.robust import HARMLESS, shorten, update_norm
+from fclseg.federation.robust import HARMLESS, update_norm
 from fclseg.federation.states import VARIANCE
 from fclseg.secure_sums.masks import Shape, Vector
 from fclseg.secure_sums.occasion import digest
@@ -199,11 +199,21 @@ class SumPlan:
             return sent
         size = update_norm(base, {key: np.zeros_like(array) for key, array in base.items()})
         norm, allowed = update_norm(sent, base), max(CLIP_FACTOR * usual, HARMLESS[0] * size)
-        return shorten(sent, base, allowed / norm) if norm > allowed else sent
+        return _shortened(sent, base, allowed / norm) if norm > allowed else sent
 
 
 CLIP_FACTOR = 10.0
 """An update is shortened to this many times the mean norm of the last round."""
+
+
+def _shortened(sent: Arrays, base: Arrays, scale: float) -> Arrays:
+    """The network with its change multiplied by ``scale``. Counters are not changed."""
+    return {
+        key: (base[key] + scale * (array.astype(np.float64) - base[key])).astype(array.dtype)
+        if array.dtype.kind == "f"
+        else array
+        for key, array in sent.items()
+    }
 
 
 def _largest(changes: np.ndarray, layout: Layout) -> np.ndarray:

@@ -105,7 +105,8 @@ class Vector:
             part = parts[name]
             if not isinstance(part, np.ndarray) or part.dtype != kind or part.shape != (size,):
                 raise SumError(f"a masked update has {name} numbers of the wrong size: run the same job everywhere")
-        narrow, plane = np.zeros(shape.narrow, shape.kind), shape.packed // shape.bits
+        narrow: np.ndarray = np.zeros(shape.narrow, shape.kind)
+        plane = shape.packed // shape.bits
         for bit in range(shape.bits):
             ones = np.unpackbits(parts["narrow"][bit * plane : (bit + 1) * plane], count=shape.narrow)
             narrow |= ones.astype(shape.kind) << shape.kind(bit)
