@@ -23,6 +23,7 @@ ORDER = [
     {"hospital", "flare"},
     {"inference"},
     {"finetune", "attacks"},
+    {"labelling"},
     {"evaluation"},
     {"study"},
     {"api"},

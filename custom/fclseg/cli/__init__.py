@@ -16,6 +16,7 @@ from fclseg.text import printable
 COMMANDS = (
     "segment",
     "evaluate",
+    "label",
     "finetune",
     "data",
     "pretrain",

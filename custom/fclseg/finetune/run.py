@@ -53,7 +53,7 @@ def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progre
     """Train and evaluate like the bundle. With ``output_dir``, also write model and tables there."""
     began = time.perf_counter()
     parser = training_config(spec, output_dir, progress)
-    outcome = _run(parser)
+    outcome = run_steps(parser)
     history = parser.get_parsed_content("train#history")
     evaluator = parser.get_parsed_content("validate#evaluator")
     return FinetuneResult(outcome, list(history.losses), time.perf_counter() - began, evaluator)
@@ -63,10 +63,10 @@ def run_bundle(anatomy: Anatomy, changes: Mapping[str, object]) -> Evaluation:
     """Train like ``python -m monai.bundle run`` with these overrides, but without its messages."""
     parser = _config(anatomy)
     parser.update(dict(changes))
-    return _run(parser)
+    return run_steps(parser)
 
 
-def _run(parser: ConfigParser) -> Evaluation:
+def run_steps(parser: ConfigParser) -> Evaluation:
     """Run all steps of the config and return the result of the last. Errors are the user's sentence if there is one."""
     try:
         for step in range(len(parser["run"])):

@@ -1,0 +1,28 @@
+"""Labelling from Python: the local page, until it is interrupted."""
+
+import threading
+import webbrowser
+from pathlib import Path
+
+from fclseg.labelling.serve import SLICES, serving
+
+
+def label(
+    data: Path | str,
+    out: Path | str,
+    model: Path | str | None = None,
+    *,
+    who: str = "",
+    slices: int = SLICES,
+    port: int = 0,
+    browser: bool = True,
+) -> None:
+    """Open a page on this machine on which the images of ``data`` are labelled. Labels are saved to ``out`` at once.
+
+    ``out`` can be given to ``finetune`` as it is. The page closes when the program is interrupted (Ctrl-C).
+    """
+    with serving(Path(data), Path(out), Path(model) if model else None, who=who, slices=slices, port=port) as server:
+        print(f"labels are saved to {out}; Ctrl-C ends.\nopen {server.link}", flush=True)
+        if browser:
+            webbrowser.open(server.link)
+        threading.Event().wait()

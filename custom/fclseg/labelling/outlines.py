@@ -1,0 +1,92 @@
+"""The network's outlines of a volume, how unsure it is in each slice, and what it sees; kept on disk once computed."""
+
+import hashlib
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fclseg.anatomy.records import Volume, read_images
+from fclseg.data.slices import default_cache
+from fclseg.device import choose_device
+from fclseg.files import whole_file
+from fclseg.inference.refine import averaged
+from fclseg.inference.segment import Segmenter
+from fclseg.inference.windows import Centre, Windows
+from fclseg.networks.model_file import load_model
+
+FORMAT = 1
+AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class Outline:
+    labels: np.ndarray  # [X, Y, S], uint8, in our axis order
+    doubt: np.ndarray  # [S]: mean entropy of the averaged class probabilities, in nats
+    features: np.ndarray  # [S, F]: the encoder's coarsest features, averaged over the window
+
+
+class Outliner:
+    """Outlines of one model. Slow to make, quick to read again."""
+
+    def __init__(self, model: Path, cache: Path | None = None):
+        self.path = model
+        self.model = load_model(model)
+        digest = hashlib.sha256(model.read_bytes()).hexdigest()[:16]
+        self.folder = (cache or default_cache()) / "outlines" / f"{FORMAT}-{digest}"
+        self._segmenter: Segmenter | None = None
+
+    def known(self, volume: Volume) -> Outline | None:
+        """The outline of an earlier time, if there is one."""
+        try:
+            with np.load(self._file(volume)) as stored:
+                return Outline(stored["labels"], stored["doubt"], stored["features"])
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+            return None
+
+    def make(self, volumes: Iterable[Volume]) -> Iterator[tuple[Volume, Outline]]:
+        """The outlines of a patient's volumes. The organ is located once per file."""
+        for _, group in groupby(volumes, key=lambda volume: volume.image):
+            frames = list(group)
+            known = {volume: self.known(volume) for volume in frames}
+            near: Centre | None = None
+            for volume, voxels in read_images([volume for volume in frames if known[volume] is None]):
+                outline, near = self._look(voxels, volume, near)
+                known[volume] = outline
+                with whole_file(self._file(volume)) as draft:
+                    np.savez_compressed(draft, **vars(outline))
+            yield from ((volume, outline) for volume, outline in known.items() if outline is not None)
+
+    def _file(self, volume: Volume) -> Path:
+        status = volume.image.stat()
+        what = (str(volume.image.resolve()), status.st_size, status.st_mtime_ns, volume.time_index, volume.storage)
+        return self.folder / f"{hashlib.blake2b(repr(what).encode(), digest_size=16).hexdigest()}.npz"
+
+    @torch.inference_mode()
+    def _look(self, voxels: np.ndarray, volume: Volume, near: Centre | None) -> tuple[Outline, Centre | None]:
+        if self._segmenter is None:
+            self._segmenter = Segmenter(self.model, choose_device())
+        segmenter = self._segmenter
+        found = segmenter(voxels, volume, near)
+        centre = found.centre or (voxels.shape[0] // 2, voxels.shape[1] // 2)
+        windows = Windows(self.model.image_size, self.model.spacing, volume.spacing)
+        grey = segmenter.prepare.scale(voxels, volume, windows.box(centre, voxels.shape))
+        images = windows.cut(torch.from_numpy(np.ascontiguousarray(np.moveaxis(grey, -1, 0))), centre)
+        features = torch.cat([self._features(chunk) for chunk in images.split(AT_ONCE)])
+        chances = averaged(self._chances)(images).clamp(min=1e-7)
+        doubt = -(chances * chances.log()).sum(dim=1).mean(dim=(1, 2))
+        return Outline(found.labels, doubt.numpy(), features.numpy().astype(np.float16)), found.centre
+
+    def _features(self, images: torch.Tensor) -> torch.Tensor:
+        assert self._segmenter is not None
+        network, device = self._segmenter.network, self._segmenter.device
+        return network.encoder(images.to(device))[-1].mean(dim=(2, 3)).cpu()  # type: ignore[operator, union-attr]
+
+    def _chances(self, images: torch.Tensor) -> torch.Tensor:
+        assert self._segmenter is not None
+        network, device = self._segmenter.network, self._segmenter.device
+        return torch.cat([network(chunk.to(device)).softmax(dim=1).cpu() for chunk in images.split(AT_ONCE)])

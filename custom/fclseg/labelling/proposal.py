@@ -1,0 +1,98 @@
+"""What to label next: slices of many patients, where the network is least sure and that differ from the labelled ones.
+
+Twenty slices teach more if they come from twenty hearts than from two, and if they show base, middle and apex at ED and
+ES. So the order goes through these places in turn. At each, the patients with the fewest slices so far come first, and
+of their slices the one with the largest doubt x distance to what is labelled.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+
+import numpy as np
+
+PARTS = ("base", "middle", "apex")
+TURNS = (("middle", "ED"), ("base", "ES"), ("apex", "ED"), ("middle", "ES"), ("base", "ED"), ("apex", "ES"))
+"""The places of a heart in the order in which they are proposed. Any six consecutive slices show all of them."""
+
+Key = tuple[str, int | None, int]
+"""Patient, frame and slice (0 is the most basal one)."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A slice that could be labelled."""
+
+    patient: str
+    frame: int | None
+    slice: int
+    part: str  # one of PARTS
+    phase: str | None
+    doubt: float  # how unsure the network is
+    features: np.ndarray  # what the network sees in it
+
+    @property
+    def key(self) -> Key:
+        return self.patient, self.frame, self.slice
+
+
+def parts_of(present: np.ndarray) -> list[str | None]:
+    """For each slice, base first, its part of the organ; None for slices far from it.
+
+    ``present`` says in which slices the network found something. One slice more on either side belongs to it, because
+    where the ventricle ends is what networks learn last.
+    """
+    found = np.flatnonzero(present)
+    first, last = (int(found[0]), int(found[-1])) if len(found) else (0, len(present) - 1)
+    first, last = max(0, first - 1), min(len(present) - 1, last + 1)
+    names: list[str | None] = [None] * len(present)
+    for number in range(first, last + 1):
+        names[number] = PARTS[min(2, 3 * (number - first) // (last - first + 1))]
+    return names
+
+
+def propose(candidates: Sequence[Candidate], labelled: Iterable[Key], count: int) -> list[Candidate]:
+    """The next ``count`` slices to label, best first; fewer if there are not so many."""
+    done = set(labelled)
+    scale = _typical_distance(candidates)
+    left = {candidate.key: candidate for candidate in candidates if candidate.key not in done}
+    slices = Counter(patient for patient, _, _ in done)
+    seen = [candidate.features for candidate in candidates if candidate.key in done]
+    chosen: list[Candidate] = []
+    for part, phase in _from_turn(len(done)):
+        if len(chosen) == count or not left:
+            break
+        here = [one for one in left.values() if one.part == part and one.phase in (phase, None)]
+        if not here:
+            if not any(one.part == p and one.phase in (q, None) for one in left.values() for p, q in TURNS):
+                break
+            continue
+        fewest = min(slices[one.patient] for one in here)
+        here = [one for one in here if slices[one.patient] == fewest]
+        best = max(here, key=lambda one: (one.doubt * _distance(one.features, seen, scale), one.doubt))
+        chosen.append(left.pop(best.key))
+        slices[best.patient] += 1
+        seen.append(best.features)
+    return chosen
+
+
+def _from_turn(labelled: int) -> Iterable[tuple[str, str]]:
+    """The turns without end, continued after the slices that are labelled already."""
+    start = labelled % len(TURNS)
+    return cycle(TURNS[start:] + TURNS[:start])
+
+
+def _typical_distance(candidates: Sequence[Candidate]) -> float:
+    """The median distance from the mean, so that distances do not depend on the network's units."""
+    if not candidates:
+        return 1.0
+    features = np.stack([candidate.features for candidate in candidates]).astype(float)
+    return float(np.median(np.linalg.norm(features - features.mean(axis=0), axis=1))) or 1.0
+
+
+def _distance(features: np.ndarray, seen: Sequence[np.ndarray], scale: float) -> float:
+    """To the nearest slice that is labelled or proposed; 1 if there is none."""
+    if not seen:
+        return 1.0
+    return float(np.linalg.norm(np.stack(seen).astype(float) - features, axis=1).min()) / scale

@@ -1,0 +1,65 @@
+"""What is proposed: many patients, all places of the heart, doubt and difference."""
+
+import numpy as np
+
+from fclseg.labelling.proposal import TURNS, Candidate, parts_of, propose
+
+
+def hearts(patients, slices=9, seed=0):
+    source = np.random.default_rng(seed)
+    return [
+        Candidate(
+            f"p{p}", frame, s, ("base", "middle", "apex")[s // 3], phase, float(source.random()), source.random(4)
+        )
+        for p in range(patients)
+        for frame, phase in ((1, "ED"), (2, "ES"))
+        for s in range(slices)
+    ]
+
+
+def test_twenty_slices_are_of_twenty_patients_and_all_places():
+    chosen = propose(hearts(30), (), 20)
+    assert len({one.patient for one in chosen}) == 20
+    for start in range(15):
+        assert {(one.part, one.phase) for one in chosen[start : start + 6]} == set(TURNS)
+
+
+def test_labelled_slices_are_not_proposed_and_their_patients_wait():
+    candidates = hearts(4)
+    labelled = [("p0", 1, 4), ("p1", 2, 1)]
+    chosen = propose(candidates, labelled, 4)
+    assert not {one.key for one in chosen} & set(labelled)
+    assert {one.patient for one in chosen[:2]} == {"p2", "p3"}
+    assert (chosen[0].part, chosen[0].phase) == TURNS[2]  # two slices are labelled: the third place is next
+
+
+def test_all_slices_are_proposed_in_the_end_and_each_once():
+    candidates = hearts(3)
+    chosen = propose(candidates, (), 1000)
+    assert sorted(one.key for one in chosen) == sorted(one.key for one in candidates)
+
+
+def test_the_first_is_the_most_doubtful_and_the_second_weighs_the_distance():
+    """Doubt x distance to the nearest chosen one, by hand, with one slice per patient at the two places in turn."""
+    first = [
+        Candidate("a", 1, 4, "middle", "ED", 0.5, np.array([0.0, 0])),
+        Candidate("b", 1, 4, "middle", "ED", 0.9, np.array([1.0, 0])),
+    ]
+    second = [
+        Candidate("c", 2, 0, "base", "ES", 0.8, np.array([1.1, 0])),  # 0.8 x 0.1
+        Candidate("d", 2, 0, "base", "ES", 0.2, np.array([3.0, 0])),  # 0.2 x 2.0
+        Candidate("e", 2, 0, "base", "ES", 0.1, np.array([1.0, 3.9])),  # 0.1 x 3.9
+    ]
+    assert [one.patient for one in propose(first + second, (), 2)] == ["b", "d"]
+
+
+def test_without_phases_and_with_missing_places():
+    chosen = propose([Candidate("a", None, s, "middle", None, 0.1 * s, np.zeros(2)) for s in range(3)], (), 5)
+    assert [one.slice for one in chosen] == [2, 1, 0]
+    assert propose([], (), 5) == []
+
+
+def test_parts_reach_one_slice_beyond_the_organ():
+    present = np.array([0, 0, 1, 1, 1, 1, 1, 1, 1, 0, 0], dtype=bool)
+    assert parts_of(present) == [None, *["base"] * 3, *["middle"] * 3, *["apex"] * 3, None]
+    assert parts_of(np.zeros(3, dtype=bool)) == ["base", "middle", "apex"]
