@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +15,9 @@ from fclseg.flare.jobs import write_job
 from fclseg.flare.messages import Message, check_version
 from fclseg.flare.place import Place
 from fclseg.flare.runs.attempts import Attempts
+from fclseg.flare.runs.keeper import RunKeeper
 from fclseg.flare.runs.run_folder import RunFolder
-from fclseg.flare.runs.submitted import SubmittedRun, run_of_job
+from fclseg.flare.runs.submitted import SubmittedRun, refusal, run_of_job
 from fclseg.flare.site import Site
 
 
@@ -82,3 +84,41 @@ def test_kits_keep_their_runs_and_wait_for_the_server(federation):
     client = json.loads((federation.kit("site-1") / "startup" / "fed_client.json").read_text())
     assert client["client"]["engine_create_timeout"] > 365 * 86400
     assert client["client"]["communication_timeout"] == 30
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        (None, ""),
+        (["server: OK", "site-1: OK"], ""),
+        (["server: OK", "site-1: no reply (deployment timeout)", "num_ok_sites 0 < required_min_sites 1"], ""),
+        (["server: OK", "invalid_clients: site-9"], ""),
+        (["server: BYOC not permitted"], "server: BYOC not permitted"),
+        (["server: OK", "site-1: OK", "site-2: the job brings code\nx"], "site-2: the job brings code\\nx"),
+    ],
+)
+def test_a_job_that_a_party_refuses_is_not_tried_again(details, expected):
+    assert refusal(details) == expected
+
+
+def test_a_second_server_on_the_same_store_ends_no_jobs(tmp_path):
+    """A copied kit: the jobs of the server that runs are not lost."""
+    ended = []
+
+    def start():
+        manager = SimpleNamespace(uri_root=str(tmp_path), get_jobs_by_status=lambda *arguments: [])
+        runner = SimpleNamespace(update_unfinished_jobs=lambda context: ended.append(1))
+        engine = SimpleNamespace(job_runner=runner, get_component=lambda name: manager)
+        keeper = RunKeeper()
+        keeper._work = lambda: None
+        keeper.log_error = lambda context, text: ended.append(text)
+        keeper._start(SimpleNamespace(get_engine=lambda: engine))
+        return keeper
+
+    first = start()
+    assert ended == [1]
+    start()
+    assert len(ended) == 2 and "this server continues no run: the store of jobs is in use by process" in ended[1]
+    first._life.close()
+    start()
+    assert ended[2:] == [1]

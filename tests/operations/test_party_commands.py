@@ -1,9 +1,11 @@
 """One command per party: the coordinator's, the hospital's and the lead's."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from parties import free_ports
 from fclseg.cli import main
 from fclseg.flare.kits.kit import Kit
 from fclseg.flare.kits.project import TEMPLATE, describe_project
-from fclseg.flare.kits.service import search_path, unit
+from fclseg.flare.kits.service import OUTPUT, search_path, unit
 from fclseg.flare.place import LOCAL_FILE
 from fclseg.flare.runs.overview import read_run
 from fclseg.hospital.policy import SAMPLE, read_site_file
@@ -96,6 +98,43 @@ def test_the_unit_starts_the_party_again_and_ends_all_of_its_processes(tmp_path)
     text = unit("site-1", tmp_path)
     assert f"ExecStart=/bin/bash {tmp_path}/startup/sub_start.sh --once\n" in text
     assert "Restart=always\n" in text and "KillMode=control-group\n" in text and "WantedBy=" in text
+
+
+PYTHON = """#!/bin/bash
+# stands for the party's process: says where Python would import from, then stays
+{python} -c 'import sys; print(sys.flags.safe_path, "" in sys.path, "{here}" in sys.path)' > {said}.part
+mv {said}.part {said}
+echo $PPID $$ > {pids}
+sleep 60
+"""
+
+
+def test_a_started_site_lets_go_of_the_callers_output_and_imports_nothing_from_its_folder(kit, tmp_path):
+    """`fclseg site join --start | tee log` returns at once, and a sitecustomize.py where it is typed is not run."""
+    here, proof, pids = tmp_path / "here", tmp_path / "ran", tmp_path / "pids"
+    (tmp_path / "bin").mkdir()
+    here.mkdir()
+    (here / "sitecustomize.py").write_text(f"open({str(proof)!r}, 'w')\n")
+    python = tmp_path / "bin" / "python3"
+    python.write_text(PYTHON.format(python=sys.executable, here=here, pids=pids, said=tmp_path / "said"))
+    python.chmod(0o755)
+    code = f"import sys; sys.executable = {str(python)!r}; from pathlib import Path\n"
+    code += f"from fclseg.flare.kits.service import start_kit; start_kit(Path({str(kit.path)!r}))"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    said, deadline = tmp_path / "said", time.monotonic() + 50
+    command = [sys.executable, "-P", "-c", code]
+    try:
+        subprocess.run(
+            command, cwd=here, env=environment, capture_output=True, timeout=50, check=True
+        )  # through a pipe
+        while not (said.exists() and pids.exists()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert said.read_text() == "True False False\n" and not proof.exists()
+        assert "WORKSPACE" in (kit.path / OUTPUT).read_text()
+    finally:
+        for pid in pids.read_text().split() if pids.exists() else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
 
 @pytest.fixture

@@ -32,11 +32,11 @@ def gate(tmp_path):
     """The gate of a site with this policy, for a task of a run of this job."""
     context = site_context(tmp_path)
 
-    def make(job="fclopt_dp", task="pretrain", round_number=0, received=None, policy=None, **settings):
+    def make(job="fclopt_dp", task="pretrain", round_number=0, received=None, policy=None, run_id="run-1", **settings):
         given = {"changes": list(TINY), **(policy or {})}
         (tmp_path / LOCAL_FILE).write_text(json.dumps({"policy": given}))
         chosen = RunSettings.read({"job": job, "changes": TINY, **settings}, {})
-        run = {"id": "run-1", "settings": chosen.to_dict(), "sites": ["site-1"], "shared": {}}
+        run = {"id": run_id, "settings": chosen.to_dict(), "sites": ["site-1"], "shared": {}}
         message = Message(received or {}, meta={"round": round_number, "run": run})
         return Gate(Site.of(Place.of_site(context), message), task, message)
 
@@ -140,9 +140,11 @@ def test_a_round_that_the_run_does_not_have_is_refused(gate, number):
 def test_a_run_ends_after_its_hours(gate, tmp_path):
     gate(policy={"hours": 2}).admit()
     admissions = Admissions(tmp_path / "runs")
-    admissions._write(replace(admissions.find("fclopt_dp-demo"), asked=time.time() - 3 * 3600))
-    with pytest.raises(PolicyError, match="longer than the 2 hours"):
-        gate(policy={"hours": 2}).admit()
+    (known,) = admissions.named("fclopt_dp-demo")
+    admissions._write(replace(known, asked=time.time() - 3 * 3600))
+    for again in ({}, {"run_id": "started-over"}, {"seed": 5}):  # the hours are those of the name
+        with pytest.raises(PolicyError, match="longer than the 2 hours"):
+            gate(policy={"hours": 2}, **again).admit()
 
 
 def test_too_few_patients_train_nothing(gate, tmp_path, monkeypatch):
@@ -156,14 +158,21 @@ def test_nothing_happens_before_a_person_has_approved(gate, tmp_path, capsys):
     kit = ["--kit", str(tmp_path)]
     with pytest.raises(PolicyError, match="run 'fclopt_dp-demo' is waiting for approval"):
         gate(policy={"approval": True}).admit()
-    assert main(["site", "runs", *kit]) == 0 and "waits for approval" in capsys.readouterr().out
-    assert main(["site", "approve", "another", *kit]) == 1
-    assert "no run 'another' has asked" in capsys.readouterr().err
-    assert main(["site", "approve", "../../etc", *kit]) == 1
-    assert main(["site", "approve", "fclopt_dp-demo", *kit]) == 0
+    assert main(["site", "runs", *kit]) == 0
+    shown = capsys.readouterr().out
+    assert "waits for approval" in shown
+    fingerprint = shown.split()[0]
+    for other in ("fclopt_dp-demo", "../../etc", fingerprint[:-1], fingerprint[::-1], ""):
+        assert main(["site", "approve", other, *kit]) == 1
+        assert "give the first 12 digits" in capsys.readouterr().err
+    with pytest.raises(
+        PolicyError, match="is waiting for approval"
+    ):  # another run under the same name comes in between
+        gate(policy={"approval": True}, seed=1).admit()
+    assert main(["site", "approve", fingerprint, *kit]) == 0
     gate(policy={"approval": True}).admit()
     gate(policy={"approval": True}, pretrain_timeout=5).admit()  # patience is no part of what a run computes
-    with pytest.raises(PolicyError, match="is waiting for approval"):  # under the same name, but another run
+    with pytest.raises(PolicyError, match="is waiting for approval"):  # what was approved is not what came in between
         gate(policy={"approval": True}, seed=1).admit()
 
 
@@ -215,6 +224,14 @@ def test_the_audit_tells_what_left_and_notices_changes(gate, tmp_path, capsys):
         file.write_text("".join(forged))
         assert main(["site", "audit", "--kit", str(tmp_path)]) == 1
         assert "was changed in or before line" in capsys.readouterr().err
+
+
+def test_the_audit_survives_long_lines(tmp_path):
+    """The next line's checksum needs the whole last line, however long it is."""
+    file = Audit(tmp_path / "runs")
+    for length in (10, 70_000, 10, 2**18, 3):
+        file.note(outcome="sent", run="x" * length)
+    assert [len(entry["run"]) for entry in file.entries()] == [10, 70_000, 10, 2**18, 3]
 
 
 @pytest.mark.parametrize(

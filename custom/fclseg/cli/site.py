@@ -16,7 +16,7 @@ EXAMPLES = """examples:
 in the folder of the site's startup kit:
   fclseg site policy
   fclseg site runs
-  fclseg site approve fclopt_dp-small
+  fclseg site approve 3f9a1c27d0b4                    the fingerprint that `fclseg site runs` shows
   fclseg site audit --run fclopt_dp-small
   fclseg site budget --rounds 40"""
 
@@ -33,7 +33,8 @@ def register(subparsers) -> None:
     site_join.register(commands)
     _command(commands, "policy", "show what the site allows, and whether its policy file is valid", policy)
     _command(commands, "runs", "list the runs that asked this site for tasks", runs)
-    _command(commands, "approve", "allow a run to start", approve).add_argument("name", metavar="RUN")
+    approving = _command(commands, "approve", "allow a run to start", approve)
+    approving.add_argument("fingerprint", metavar="FINGERPRINT", help="as `fclseg site runs` shows it")
     budget_parser = _command(commands, "budget", "show how much of the privacy budget has been spent", budget)
     budget_parser.add_argument(
         "--rounds", type=int, metavar="R", help="also show epsilon after another run of R rounds"
@@ -70,7 +71,7 @@ def policy(arguments: argparse.Namespace) -> int:
 
 
 def runs(arguments: argparse.Namespace) -> int:
-    from fclseg.hospital.admission import Admissions
+    from fclseg.hospital.admission import SHOWN, Admissions
 
     place = _place(arguments)
     waits = place.policy.approval
@@ -81,17 +82,17 @@ def runs(arguments: argparse.Namespace) -> int:
         asked = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.asked))
         state = "approved" if entry.approved else "waits for approval" if waits else "needs no approval"
         what = f"{entry.job}, preset {entry.preset}, {entry.rounds} rounds, submitted by {entry.submitter}"
-        print(printable(f"{entry.run}: {what}; asked on {asked}; {state}"))
+        print(printable(f"{entry.fingerprint[:SHOWN]}  {entry.run}: {what}; asked on {asked}; {state}"))
     return 0
 
 
 def approve(arguments: argparse.Namespace) -> int:
     from fclseg.hospital.admission import Admissions
 
-    entry = Admissions(_place(arguments).runs).approve(arguments.name)
+    entry = Admissions(_place(arguments).runs).approve(arguments.fingerprint)
     print(
         f"approved: run {printable(entry.run)}, job {entry.job}, preset {entry.preset}, {entry.rounds} rounds, "
-        f"submitted by {printable(entry.submitter)}; a run of this name with other settings must be approved again"
+        f"submitted by {printable(entry.submitter)}; no other run is, also under this name"
     )
     return 0
 

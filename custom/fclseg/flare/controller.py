@@ -22,6 +22,7 @@ from fclseg import __version__
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError, PassingError
 from fclseg.flare.attendance import Attendance
+from fclseg.flare.authenticated import trust_tokens
 from fclseg.flare.fast_simulator import end_simulation, gave_up, speed_up_simulator
 from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
 from fclseg.flare.messages import NEEDS_WHOLE, REASON, Message
@@ -37,6 +38,7 @@ from fclseg.flare.stream_timers import share_stream_timers
 POLL_SECONDS = 0.05
 share_stream_timers()
 speed_up_simulator()
+trust_tokens()
 
 
 class RoundController(Controller):

@@ -1,7 +1,7 @@
 """The runs that a site knows: when each one started here, and whether somebody approved it.
 
-Each run has one small file in the folder ``admitted`` of the site's runs. The file is bound to the run's identity and
-settings. A run that is started over or changed under its old name is therefore a new run for the site.
+Each run has one small file in the folder ``admitted`` of the site's runs, named after the fingerprint of the run's
+identity and settings. People approve a fingerprint, because anybody can submit another run under the same name.
 """
 
 import hashlib
@@ -18,6 +18,8 @@ from fclseg.files import write_text
 from fclseg.hospital.policy import PolicyError
 
 FOLDER = "admitted"
+SHOWN, FILE_DIGITS = 12, 32
+"""Digits of a fingerprint that people type, and in a file's name."""
 
 
 @dataclass(frozen=True)
@@ -35,57 +37,63 @@ class Admission:
 
 
 def fingerprint(run_id: str, settings: Mapping[str, Any]) -> str:
+    """What a person approves: this run with these settings, and no other."""
     text = json.dumps([run_id, settings], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Admissions:
-    """All runs of a site."""
+    """All runs of a site, one file for each fingerprint: a run that is changed under its old name is another run."""
 
     def __init__(self, runs: Path):
         self._folder = runs / FOLDER
 
     def admit(self, asked: Admission, approval: bool) -> Admission:
-        """Look up the run, and record it if it is new. Raises as long as a required approval is missing."""
-        known = self.find(asked.run)
-        if known is None or known.fingerprint != asked.fingerprint:
-            known = asked
+        """Look up the run, and record it if it is new. Raises as long as a required approval is missing.
+
+        A run that is started over under its old name keeps the time of its first task, so that this does not prolong
+        the hours that the policy allows.
+        """
+        known = next((entry for entry in self.all() if entry.fingerprint == asked.fingerprint), None)
+        if known is None:
+            first = min([asked.asked, *(entry.asked for entry in self.named(asked.run))])
+            known = replace(asked, asked=first)
             self._write(known)
         if approval and not known.approved:
             raise PolicyError(f"run '{known.run}' is waiting for approval at this site")
         return known
 
-    def approve(self, run: str) -> Admission:
-        """Record that somebody approved the run."""
-        known = self.find(run)
-        if known is None:
-            waiting = ", ".join(sorted(entry.run for entry in self.all() if not entry.approved)) or "none"
-            raise FCLSegError(
-                f"no run '{run}' has asked this site for a task yet; runs waiting for approval: {waiting}"
+    def approve(self, fingerprint: str) -> Admission:
+        """Record that somebody approved the run with this fingerprint, or with one that starts like this."""
+        digits = fingerprint.lower()
+        found = [entry for entry in self.all() if len(digits) >= SHOWN and entry.fingerprint.startswith(digits)]
+        if len(found) != 1:
+            waiting = ", ".join(
+                f"{entry.fingerprint[:SHOWN]} ({entry.run})" for entry in self.all() if not entry.approved
             )
-        self._write(replace(known, approved=True))
-        return known
+            raise FCLSegError(
+                f"no run with the fingerprint '{fingerprint}' has asked this site for a task: give the first {SHOWN} "
+                f"digits that `fclseg site runs` shows; waiting for approval: {waiting or 'none'}"
+            )
+        self._write(replace(found[0], approved=True))
+        return found[0]
 
-    def find(self, run: str) -> Admission | None:
-        path = self._path(run)
-        return _read(path) if path.exists() else None
+    def named(self, run: str) -> list[Admission]:
+        """The runs that had this name, oldest first."""
+        return [entry for entry in self.all() if entry.run == run]
 
     def all(self) -> list[Admission]:
-        paths = sorted(self._folder.glob("*.json"))
-        return [_read(path) for path in paths]
-
-    def _path(self, run: str) -> Path:
-        if run != Path(run).name or run.startswith("."):
-            raise FCLSegError(f"'{run}' is not a valid run name: give the plain name of a run folder")
-        return self._folder / f"{run}.json"
+        return sorted(map(_read, self._folder.glob("*.json")), key=lambda entry: entry.asked)
 
     def _write(self, admission: Admission) -> None:
-        write_text(self._path(admission.run), json.dumps(asdict(admission), indent=2) + "\n")
+        path = self._folder / f"{admission.fingerprint[:FILE_DIGITS]}.json"
+        write_text(path, json.dumps(asdict(admission), indent=2) + "\n")
 
 
 def _read(path: Path) -> Admission:
     with understood(path, "remove it and approve the run again"):
-        return Admission(**read_json(path))
+        entry = Admission(**read_json(path))
+        return replace(entry, asked=float(entry.asked), run=str(entry.run), fingerprint=str(entry.fingerprint))
 
 
 def hours_since(asked: float) -> float:

@@ -18,6 +18,8 @@ from fclseg.locks import held
 FILE = "audit.jsonl"
 SENT, REFUSED = "sent", "refused"
 LOCK_SECONDS = 60
+CHUNK = 2**16
+"""Bytes to look for the last line in, at first."""
 
 
 class Audit:
@@ -63,9 +65,13 @@ class Audit:
         if not self.path.exists():
             return ""
         with open(self.path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 2**16))
-            return file.read().decode().rstrip("\n").rpartition("\n")[2]
+            size, read = file.seek(0, os.SEEK_END), CHUNK
+            while True:
+                file.seek(max(0, size - read))
+                _, newline, last = file.read().rstrip(b"\n").rpartition(b"\n")
+                if newline or read >= size:
+                    return last.decode()
+                read *= 2
 
 
 def _checksum(line: str) -> str:

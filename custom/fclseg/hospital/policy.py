@@ -168,7 +168,7 @@ SAMPLE = """\
     "hours": 720,
     "patients": 1,
 
-    // true: a new run does nothing here until somebody at this site has typed `fclseg site approve RUN`.
+    // true: a new run does nothing here until somebody at this site has typed `fclseg site approve`.
     "approval": false
   }
 }

@@ -73,6 +73,9 @@ VALIDATOR = {"app_validator": {"path": "fclseg.flare.kits.inspection.CodeFree", 
 SCHEDULE = {"max_schedule_count": 1_000_000, "max_schedule_interval": 60.0}
 """A job waits for its sites as long as it takes. NVFlare's scheduler would drop it after ten attempts."""
 
+OPEN_PATH = "export PYTHONPATH=/local/custom:$PYTHONPATH"
+CLOSED_PATH = 'export PYTHONSAFEPATH=1 PYTHONPATH="${PYTHONPATH:-}"'
+
 STREAMERS = ("site_log_streamer",)
 """Components of NVFlare's default kits that send a site's log files to the server."""
 
@@ -93,6 +96,7 @@ class HospitalKits(Builder):
         if server := project.get_server():
             local = Path(ctx.get_local_dir(server))
             _rewrite(local / ProvFileName.RESOURCES_JSON_DEFAULT, self._server_resources)
+            _close_path(Path(ctx.get_kit_dir(server)))
             _authorize(local, self._permissions)
             _set_streaming(local)
         for client in project.get_clients():
@@ -101,6 +105,7 @@ class HospitalKits(Builder):
             _authorize(local, self._permissions)
             _set_streaming(local)
             _rewrite(Path(ctx.get_kit_dir(client)) / ProvFileName.FED_CLIENT_JSON, _patient)
+            _close_path(Path(ctx.get_kit_dir(client)))
             (local / Path(LOCAL_FILE).name).write_text(SAMPLE, encoding="utf-8")
 
     def finalize(self, project: Project, ctx: ProvisionContext) -> None:
@@ -143,6 +148,17 @@ def _authorize(local: Path, permissions: Mapping[str, Any]) -> None:
 def _set_streaming(local: Path) -> None:
     if local.is_dir():
         (local / ProvFileName.COMM_CONFIG).write_text(json.dumps(STREAMING, indent=2) + "\n", encoding="utf-8")
+
+
+def _close_path(startup: Path) -> None:
+    """Python must not import from the folder in which somebody starts a kit. NVFlare's script leaves an empty entry in
+    the path, which stands for that folder, and so does ``python -m``."""
+    script = startup / "sub_start.sh"
+    if script.exists():
+        text = script.read_text(encoding="utf-8")
+        if OPEN_PATH not in text:
+            raise FCLSegError("NVFlare's start script is not the one of 2.9.0: install the version that fclseg needs")
+        script.write_text(text.replace(OPEN_PATH, CLOSED_PATH), encoding="utf-8")
 
 
 def _close(participant: Participant, ctx: ProvisionContext) -> None:

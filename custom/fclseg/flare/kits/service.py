@@ -10,6 +10,8 @@ from fclseg.errors import FCLSegError
 from fclseg.files import write_text
 from fclseg.flare.kits.kit import START, Kit
 
+OUTPUT = "start.log"
+"""What a party prints that was started in the background."""
 UNIT = """\
 [Unit]
 Description=FCLSeg {name}
@@ -46,9 +48,18 @@ def unit(name: str, kit: Path) -> str:
 def start_kit(kit: Path) -> None:
     """Start a party in the background with its kit's own script, which restarts it when it ends."""
     environment = {**os.environ, "PATH": search_path(os.environ.get("PATH", ""))}
-    done = subprocess.run(["bash", str(kit / START)], env=environment, stdin=subprocess.DEVNULL)
+    with open(kit / OUTPUT, "w") as output:  # not our own output: the party would keep it open for whoever reads it
+        done = subprocess.run(
+            ["bash", str(kit / START)],
+            env=environment,
+            cwd=kit,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     if done.returncode:
-        raise FCLSegError(f"{kit / START} ended with code {done.returncode}: see its output for the reason")
+        raise FCLSegError(f"{kit / START} ended with code {done.returncode}: {kit / OUTPUT} has the reason")
 
 
 def install_service(kit: Kit) -> str:

@@ -21,14 +21,19 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_def import ALL_SITES, Job, JobMetaKey, RunStatus
 from nvflare.private.fed.server.job_cmds import CLONED_META_KEYS
 
+from fclseg.errors import PassingError
+from fclseg.flare.authenticated import trust_tokens
 from fclseg.flare.heartbeat import SILENT_SECONDS
 from fclseg.flare.runs.attempts import Attempts
 from fclseg.flare.runs.overview import facts, read_run
 from fclseg.flare.runs.run_files import CONFIG, CONTINUED_AS, FACTS
-from fclseg.flare.runs.submitted import SubmittedRun, run_of_job
+from fclseg.flare.runs.submitted import SubmittedRun, refusal, run_of_job
+from fclseg.locks import held
 
 OUTCOME_SECONDS = 60.0
 """How long NVFlare waits for the last word of a dead site after the job has ended."""
+LOCK, LOCK_SECONDS = ".server.lock", 10.0
+"""In the store of jobs. A server that was just killed may still hold it for a moment."""
 KEPT = (*CLONED_META_KEYS, JobMetaKey.CUSTOM_PROPS.value, JobMetaKey.SUBMITTER_NAME.value)
 KEPT += (JobMetaKey.SUBMITTER_ORG.value, JobMetaKey.SUBMITTER_ROLE.value)
 
@@ -47,6 +52,7 @@ class RunKeeper(FLComponent):
 
     def __init__(self) -> None:
         super().__init__()
+        trust_tokens()
         self._events: queue.Queue[tuple[str, str]] = queue.Queue()
         self._attempts = Attempts()
         self._runs: dict[str, SubmittedRun | None] = {}  # by job id
@@ -57,6 +63,7 @@ class RunKeeper(FLComponent):
         self._heard: dict[str, float] = {}  # by site
         self._restarted: dict[tuple[str, Path], int] = {}  # by site and run: finished rounds when it last restarted
         self._engine: Any = None
+        self._life = contextlib.ExitStack()  # the lock is held until the process ends
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if event_type == EventType.SYSTEM_START:
@@ -68,8 +75,14 @@ class RunKeeper(FLComponent):
             self._events.put((event_type, fl_ctx.get_peer_context().get_identity_name()))
 
     def _start(self, fl_ctx: FLContext) -> None:
-        """Jobs that are listed as running when the server starts were lost with the server before."""
+        """Jobs that are listed as running when the server starts were lost with the server before, unless another one
+        uses the same store: a copied kit must not end the jobs of the server it was copied from."""
         self._engine = fl_ctx.get_engine()
+        try:
+            self._life.enter_context(held(self._store / LOCK, "the store of jobs", LOCK_SECONDS, "server"))
+        except PassingError as error:
+            self.log_error(fl_ctx, f"this server continues no run: {error}")
+            return
         runner = self._engine.job_runner
         runner.client_outcome_wait_timeout = OUTCOME_SECONDS
         lost = self._manager.get_jobs_by_status([RunStatus.RUNNING, RunStatus.DISPATCHED], fl_ctx)
@@ -77,6 +90,10 @@ class RunKeeper(FLComponent):
         for job in lost:
             self._events.put((EventType.JOB_COMPLETED, job.job_id))
         threading.Thread(target=self._work, daemon=True).start()
+
+    @property
+    def _store(self) -> Path:
+        return Path(self._manager.uri_root)
 
     @property
     def _manager(self) -> Any:
@@ -119,7 +136,12 @@ class RunKeeper(FLComponent):
             self._tell(job_id, run, fl_ctx)
         if not run or job_id in self._waiting or job.meta.get(CONTINUED_AS):
             return
-        aborted = job.meta.get(JobMetaKey.STATUS.value) == RunStatus.FINISHED_ABORTED.value
+        status = job.meta.get(JobMetaKey.STATUS.value)
+        refused = refusal(job.meta.get(JobMetaKey.JOB_DEPLOY_DETAIL.value))
+        if refused and status == RunStatus.FAILED_TO_RUN.value:
+            self.log_error(fl_ctx, f"run {run.name} is not continued, because a party refuses the job: {refused}")
+            return
+        aborted = status == RunStatus.FINISHED_ABORTED.value
         if run.complete or run.lasting_failure or (aborted and job_id not in self._stopped):
             return
         if any(other != job_id and self._runs.get(other) == run for other in self._engine.run_processes):

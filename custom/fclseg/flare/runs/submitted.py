@@ -13,6 +13,7 @@ from fclseg.files import whole_lines
 from fclseg.flare.place import Place
 from fclseg.flare.runs.run_files import CONFIG, FAILURE, RESULT, ROUNDS
 from fclseg.flare.settings import RunSettings
+from fclseg.text import one_line
 
 SERVER_CONFIG = "config/config_fed_server.json"
 
@@ -51,6 +52,20 @@ class SubmittedRun:
             return read_json(self.folder / name) if (self.folder / name).exists() else {}
         except FCLSegError:  # written at this moment, or damaged: the run itself reports that
             return {}
+
+
+def refusal(details: object) -> str:
+    """The first refusal by a party in what NVFlare notes about deploying a job; "" if none has refused it.
+
+    A party that does not answer may do so later. A party that refuses a job will refuse it again.
+    """
+    notes = [str(note) for note in details] if isinstance(details, list) else []
+    answers = [(note, note.partition(": ")[2]) for note in notes if ": " in note]
+    passing = ("OK", "no reply")
+    refused = [
+        note for note, text in answers if not text.startswith(passing) and not note.startswith("invalid_clients")
+    ]
+    return one_line(refused[0]) if refused else ""
 
 
 def run_of_job(app: bytes, workspace: Path) -> SubmittedRun | None:
