@@ -17,10 +17,11 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "flare"))
 from inprocess import InProcess
 
-from fclseg.finetune.run import FinetuneSpec, finetune
+from fclseg.finetune.run import FinetuneSpec
 from fclseg.flare.messages import Message
 from fclseg.flare.runs.run_folder import GLOBAL
 from fclseg.phantom.dataset import write_phantom
+from fclseg.study.fixed_training import train_fixed
 
 SITES = [f"site-{number}" for number in range(1, 5)]
 BAD, FACTOR = SITES[-1], 1000
@@ -89,7 +90,7 @@ def main() -> None:
             freeze_encoder=True,
         )
         try:
-            print(f"{name}: Dice {finetune(spec).evaluation.mean_dice:.3f}", flush=True)
+            print(f"{name}: Dice {train_fixed(spec).evaluation.mean_dice:.3f}", flush=True)
         except Exception as error:
             print(f"{name}: {type(error).__name__}: {error}", flush=True)
 

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # `make test` runs one process per core. More threads wait for each other and make everything slower, on a loaded
 # machine many times slower.
@@ -15,6 +16,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A command that a shell starts in the background ignores SIGINT. Processes that a test starts and interrupts would
 # inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# No limit in seconds: a loaded machine takes minutes for a second of work.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)

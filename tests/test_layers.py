@@ -73,4 +73,4 @@ def test_tables_import_nothing_but_errors():
 
 def test_the_command_line_starts_without_torch():
     code = "import sys, fclseg.cli as cli; cli.build_parser(); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

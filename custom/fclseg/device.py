@@ -1,5 +1,7 @@
 """The device for training and inference: the GPU if there is one."""
 
+import platform
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fclseg.errors import FCLSegError
@@ -36,3 +38,11 @@ def choose_device(name: str | None = None) -> "torch.device":
             f"there is no device '{name}' on this machine ({count['cuda']} GPUs): set FCLSEG_DEVICE to cpu or cuda"
         )
     return device
+
+
+def processor() -> str:
+    """The model of the processor, as far as the system tells."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

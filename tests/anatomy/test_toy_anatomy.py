@@ -100,7 +100,6 @@ def test_data_check_knows_the_organ(place):
     assert "{auto,acdc,hvsmr,kidney,nifti}" in help_text
 
 
-@pytest.mark.timeout(450)
 def test_the_bundle_trains_evaluates_and_segments(place):
     printed = python(place, "-c", BUNDLE_RUNS)
     scores = json.loads((place / "out" / "evaluation.json").read_text())
@@ -118,7 +117,6 @@ def test_the_bundle_trains_evaluates_and_segments(place):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 def test_sites_fine_tune_the_organ_together(place):
     job = "finetune_federated"
     options = "--preset demo --sites 2 --data data --set finetuning.epochs=2 --set finetuning.rounds=2 --name toy"

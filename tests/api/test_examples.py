@@ -19,7 +19,6 @@ def namespace(tmp_path, monkeypatch):
     return {"__name__": "__main__"}
 
 
-@pytest.mark.timeout(600)
 def test_the_readmes_python(namespace, tmp_path):
     (example,) = re.findall(r"```python\n(.+?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL)
     exec(compile(example, "README.md", "exec"), namespace)
@@ -30,7 +29,6 @@ def test_the_readmes_python(namespace, tmp_path):
 
 @pytest.mark.nightly
 @pytest.mark.simulator
-@pytest.mark.timeout(1200)
 def test_the_notebook(namespace, tmp_path):
     cells = json.loads((CHECKOUT / "docs" / "quickstart.ipynb").read_text())["cells"]
     for number, cell in enumerate(cells):

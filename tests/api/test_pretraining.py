@@ -34,7 +34,6 @@ def data(tmp_path_factory):
 
 @pytest.mark.nightly
 @pytest.mark.simulator
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("job", ["fclopt_ptnu", "fclopt_dp", "fcl", "fedu", "local_cl"])
 def test_one_process_and_nvflare_give_the_same_encoders(data, tmp_path, job):
     here = pretrain(job, data, tmp_path / "here", preset=PRESET)
@@ -132,10 +131,9 @@ def test_a_fold_is_left_out(data):
         assert site.sampler.store.patients == sorted(split.training(site.name, 0))
 
 
-@pytest.mark.timeout(400)
 def test_nvflare_is_not_imported_where_it_is_not_used():
     code = "import sys, fclseg.api; sys.exit('nvflare' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=380).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ PATIENTS = 16
 
 def fclseg(*arguments):
     command = [Path(sys.executable).with_name("fclseg"), "data", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +225,6 @@ def test_an_interruption_is_one_sentence_and_leaves_nothing_half_written(tmp_pat
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(how)
-    _, error = process.communicate(timeout=30)
+    _, error = process.communicate()
     assert process.returncode == 130 and error.count("\n") == 1 and error.startswith("fclseg: interrupted")
     assert not list(tmp_path.iterdir())

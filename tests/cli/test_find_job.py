@@ -79,7 +79,6 @@ ENTRY = '\nROWS["toy"] = Row("toy", "Toy", "toy:Mean", (Flow("online"),))\n'
 
 @pytest.mark.nightly
 @pytest.mark.simulator
-@pytest.mark.timeout(600)
 def test_a_new_method_is_one_file_and_one_entry(here, tmp_path):
     """A copy of the package with both, and nothing else, pre-trains with it in the simulator."""
     package = tmp_path / "custom" / "fclseg"
@@ -91,7 +90,7 @@ def test_a_new_method_is_one_file_and_one_entry(here, tmp_path):
     command = [sys.executable, "-c", "import sys, fclseg.cli; sys.exit(fclseg.cli.main())"]
     command += ["pretrain", "--job", "toy", "--preset", "demo", "--rounds", "1"]
     variables = os.environ | {"PYTHONPATH": str(package.parent), "FCLSEG_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=variables)
+    done = subprocess.run(command, capture_output=True, text=True, env=variables)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("Toy, preset demo, 2 sites, 1 rounds")
     assert (here / "runs" / "toy-demo" / "encoder.safetensors").is_file()

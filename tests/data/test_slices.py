@@ -92,7 +92,7 @@ def test_second_open_builds_nothing_and_needs_no_monai(data, tmp_path):
     store = open_store(read_folder(data), cache=tmp_path / "cache", **SIZE)
     before = built_at(store)
     command = [sys.executable, "-c", OPEN, str(data), str(tmp_path / "cache")]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert run.stdout.split()[0] == "0" and run.stdout.split()[2:] == ["False", "False"]
     assert built_at(open_store(read_folder(data), cache=tmp_path / "cache", **SIZE)) == before
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [store.folder.name]
@@ -208,7 +208,7 @@ def test_killed_builder_and_then_a_crowd(tmp_path, add_patient):
     victim.wait()
     assert [path.suffix for path in sorted(cache.iterdir())] == [".building", ".lock"]
     crowd = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    answers = [process.communicate(timeout=100)[0].split() for process in crowd]
+    answers = [process.communicate()[0].split() for process in crowd]
     assert sorted(answer[0] for answer in answers) == ["0", "0", "1"]
     assert len({answer[1] for answer in answers}) == 1
     assert [path.suffix for path in cache.iterdir()] == [""]

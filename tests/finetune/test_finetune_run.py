@@ -10,11 +10,12 @@ from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import DataError, FCLSegError
 from fclseg.finetune.handlers import CHECKPOINT
 from fclseg.finetune.plain_errors import user_error
-from fclseg.finetune.run import FinetuneSpec, finetune, training_config
+from fclseg.finetune.run import FinetuneSpec, training_config
 from fclseg.networks.loading import read_tensors, save_encoder
 from fclseg.networks.model_file import MODEL, load_model
 from fclseg.networks.unet import Encoder
 from fclseg.presets import get_preset
+from fclseg.study.fixed_training import train_fixed
 
 EPOCHS = 4
 
@@ -35,7 +36,7 @@ def encoder_file(tmp_path_factory):
 
 
 def test_result_and_files(phantom, tmp_path):
-    result = finetune(spec_of(phantom, hd95=True), tmp_path / "out")
+    result = train_fixed(spec_of(phantom, hd95=True), tmp_path / "out")
     evaluation = result.evaluation
     assert list(evaluation.dice) == ["RV", "MYO", "LV"] == list(evaluation.mean("hd95"))
     assert evaluation.mean_dice == pytest.approx(sum(evaluation.dice.values()) / 3)
@@ -48,7 +49,7 @@ def test_result_and_files(phantom, tmp_path):
 
 
 def test_a_model_never_lies_beside_another_trainings_record(phantom, tmp_path):
-    finetune(spec_of(phantom, overrides={"epochs": 1}), tmp_path)
+    train_fixed(spec_of(phantom, overrides={"epochs": 1}), tmp_path)
     parser = training_config(spec_of(phantom, seed=5, overrides={"epochs": 1}), tmp_path, progress=False)
     for step in range(3):  # as if it was killed just before the model was written
         parser.get_parsed_content(f"run#{step}")
@@ -77,12 +78,12 @@ def test_a_useless_output_folder_is_refused_before_the_training(phantom, tmp_pat
 
 def test_no_epoch_is_no_training(phantom):
     with pytest.raises(FCLSegError, match="number of epochs cannot be 0"):
-        finetune(spec_of(phantom, overrides={"epochs": 0}))
+        train_fixed(spec_of(phantom, overrides={"epochs": 0}))
 
 
 def test_same_seed_same_result_and_nothing_written(phantom, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first, second, other = (finetune(spec_of(phantom, seed=seed)) for seed in (1, 1, 2))
+    first, second, other = (train_fixed(spec_of(phantom, seed=seed)) for seed in (1, 1, 2))
     assert first.losses == second.losses and first.evaluation == second.evaluation
     assert first.losses != other.losses
     assert list(tmp_path.iterdir()) == []
@@ -90,7 +91,7 @@ def test_same_seed_same_result_and_nothing_written(phantom, tmp_path, monkeypatc
 
 def test_encoder_weights_arrive_and_stay_when_frozen(phantom, tmp_path, encoder_file):
     spec = spec_of(phantom, pretrained_encoder=encoder_file, freeze_encoder=True)
-    result = finetune(spec, tmp_path)
+    result = train_fixed(spec, tmp_path)
     trained, _ = read_tensors(tmp_path / MODEL)
     for name, tensor in read_tensors(encoder_file)[0].items():
         assert torch.equal(trained[name], tensor), f"{name} of the frozen encoder changed"
@@ -123,7 +124,7 @@ def test_interrupted_and_resumed_equals_never_interrupted(phantom, tmp_path, unl
     every_epoch = {"epochs": EPOCHS, "train#handlers#3#every_seconds": 0.0, "unlabelled_weight": unlabelled}
     every_epoch["unlabelled_patients"] = ("patient001",)
     spec = spec_of(phantom, overrides=every_epoch)
-    whole = finetune(spec, tmp_path / "whole")
+    whole = train_fixed(spec, tmp_path / "whole")
 
     trainer = training_config(spec, tmp_path / "cut", False).get_parsed_content("train#trainer")
 
@@ -136,8 +137,8 @@ def test_interrupted_and_resumed_equals_never_interrupted(phantom, tmp_path, unl
     assert (tmp_path / "cut" / CHECKPOINT).exists() and not (tmp_path / "cut" / MODEL).exists()
 
     with pytest.raises(FCLSegError, match=r"different 'seed'.*choose another output_dir"):
-        finetune(spec_of(phantom, seed=9, overrides=every_epoch), tmp_path / "cut")
-    resumed = finetune(spec, tmp_path / "cut")
+        train_fixed(spec_of(phantom, seed=9, overrides=every_epoch), tmp_path / "cut")
+    resumed = train_fixed(spec, tmp_path / "cut")
     assert resumed.losses == whole.losses and resumed.evaluation == whole.evaluation
     ours, theirs = (read_tensors(tmp_path / name / MODEL)[0] for name in ("cut", "whole"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
@@ -151,21 +152,21 @@ def test_a_checkpoint_of_a_gpu_is_resumed_on_a_processor(phantom, tmp_path, monk
     with monkeypatch.context() as patch:
         patch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:7")  # as if it was saved there
         trainer.run()
-    assert len(finetune(spec, tmp_path).losses) == 2 and not (tmp_path / CHECKPOINT).exists()
+    assert len(train_fixed(spec, tmp_path).losses) == 2 and not (tmp_path / CHECKPOINT).exists()
 
 
 def test_nobody_held_out_leaves_no_scores_of_an_earlier_training(phantom, tmp_path, capsys):
-    finetune(spec_of(phantom, overrides={"epochs": 1}), tmp_path)
+    train_fixed(spec_of(phantom, overrides={"epochs": 1}), tmp_path)
     assert {"evaluation.csv", "evaluation.json"} < {path.name for path in tmp_path.iterdir()}
     everybody = tuple(f"patient{number:03d}" for number in range(1, 5))
-    result = finetune(FinetuneSpec(phantom, everybody, (), preset="demo", overrides={"epochs": 1}), tmp_path)
+    result = train_fixed(FinetuneSpec(phantom, everybody, (), preset="demo", overrides={"epochs": 1}), tmp_path)
     assert result.evaluation.rows == [] and result.evaluation.dice == {}
     assert {path.name for path in tmp_path.iterdir()} == {MODEL, "model.pt", "training.json"}
     assert capsys.readouterr().out.endswith("no patient was held out, so nothing is scored\n")
 
 
 def test_model_file_describes_itself_and_names_no_patient(phantom, tmp_path, encoder_file):
-    finetune(spec_of(phantom, overrides={"epochs": 1}), tmp_path)
+    train_fixed(spec_of(phantom, overrides={"epochs": 1}), tmp_path)
     model = load_model(str(tmp_path / MODEL), "acdc")
     assert model.anatomy.names == ("RV", "MYO", "LV") and model.preset == "demo" and model.image_size == 48
     assert model.spacing == get_preset("demo").images.spacing(ANATOMIES["acdc"])
@@ -193,4 +194,4 @@ def test_model_file_describes_itself_and_names_no_patient(phantom, tmp_path, enc
 def test_bad_input_is_the_sentence_itself_not_monais_wrapping(phantom, changes, sentence):
     fields = {"dataset_dir": phantom, "train_patients": ("patient001",), "validation_patients": ("patient003",)}
     with pytest.raises((DataError, FCLSegError), match=sentence):
-        finetune(FinetuneSpec(**{**fields, "preset": "demo", **changes}))
+        train_fixed(FinetuneSpec(**{**fields, "preset": "demo", **changes}))

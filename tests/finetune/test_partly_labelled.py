@@ -8,9 +8,10 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.data.preprocess import UNLABELLED
 from fclseg.finetune.dataset import Patients, open_labelled
 from fclseg.finetune.evaluation import where_labelled
-from fclseg.finetune.run import FinetuneSpec, finetune
+from fclseg.finetune.run import FinetuneSpec
 from fclseg.finetune.unlabelled import unlabelled_slices
 from fclseg.phantom.dataset import write_phantom
+from fclseg.study.fixed_training import train_fixed
 
 KEPT = 3
 
@@ -39,7 +40,7 @@ def test_a_folder_of_single_slices_trains_and_scores(partly, tmp_path):
     spec = FinetuneSpec(
         partly, ("patient001",), ("patient002",), preset="demo", overrides={"epochs": 1, "original_grid": True}
     )
-    result = finetune(spec, tmp_path)
+    result = train_fixed(spec, tmp_path)
     assert len(result.evaluation.rows) == 2 and np.isfinite(result.evaluation.mean_dice)
     assert all(row["ml_LV"] is None for row in result.evaluation.rows)  # a volume of one slice is no volume
     assert result.evaluation.agreement == {}

@@ -6,15 +6,16 @@ import pytest
 from monai.bundle import ConfigParser
 
 from fclseg.anatomy.registry import ANATOMIES
-from fclseg.finetune.run import FinetuneSpec, bundle_config, finetune
+from fclseg.finetune.run import FinetuneSpec, bundle_config
 from fclseg.networks.model_file import MODEL
+from fclseg.study.fixed_training import train_fixed
 
 
 @pytest.fixture(scope="module")
 def trained(phantom, tmp_path_factory):
     """A model trained on the first patient and validated on the second. The others were not used."""
     folder = tmp_path_factory.mktemp("trained")
-    finetune(FinetuneSpec(phantom, ("patient001",), ("patient002",), preset="demo", overrides={"epochs": 1}), folder)
+    train_fixed(FinetuneSpec(phantom, ("patient001",), ("patient002",), preset="demo", overrides={"epochs": 1}), folder)
     return folder
 
 

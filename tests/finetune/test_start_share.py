@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from fclseg.finetune.network import settings_for
-from fclseg.finetune.run import FinetuneSpec, finetune
+from fclseg.finetune.run import FinetuneSpec
 from fclseg.networks.loading import read_tensors
 from fclseg.networks.model_file import MODEL
 from fclseg.presets import get_preset
 from fclseg.resources import shipped_model
+from fclseg.study.fixed_training import train_fixed
 
 SHIPPED = shipped_model("acdc_unet")
 
@@ -21,7 +22,7 @@ def trained(phantom, tmp_path_factory):
         out = tmp_path_factory.mktemp("out")
         changes = {"epochs": 1, "start_share": share}
         spec = FinetuneSpec(phantom, ("patient001",), (), preset="demo", pretrained_network=SHIPPED, overrides=changes)
-        finetune(spec, out)
+        train_fixed(spec, out)
         return read_tensors(out / MODEL)[0]
 
     return {share: tensors(share) for share in (0.0, 0.25, 1.0)}
@@ -46,8 +47,8 @@ def test_only_networks_that_segment_have_one_by_default():
 
 def test_random_weights_have_no_share(phantom):
     changes = {"epochs": 1, "start_share": 0.5}
-    result = finetune(FinetuneSpec(phantom, ("patient001",), (), preset="demo", overrides=changes))
-    plain = finetune(FinetuneSpec(phantom, ("patient001",), (), preset="demo", overrides={"epochs": 1}))
+    result = train_fixed(FinetuneSpec(phantom, ("patient001",), (), preset="demo", overrides=changes))
+    plain = train_fixed(FinetuneSpec(phantom, ("patient001",), (), preset="demo", overrides={"epochs": 1}))
     assert result.losses == plain.losses
     ours, expected = (one.evaluator.network.state_dict() for one in (result, plain))
     assert all(torch.equal(ours[name], tensor) for name, tensor in expected.items())

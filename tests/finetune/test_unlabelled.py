@@ -10,13 +10,14 @@ from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.finetune.dataset import Patients, open_labelled
 from fclseg.finetune.protocols import draw
-from fclseg.finetune.run import FinetuneSpec, finetune
+from fclseg.finetune.run import FinetuneSpec
 from fclseg.finetune.unlabelled import WithUnlabelled, unlabelled_slices
 from fclseg.methods.mean_teacher import agreement
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.presets import get_preset
 from fclseg.randomness import generator
 from fclseg.resources import shipped_model
+from fclseg.study.fixed_training import train_fixed
 
 PRESET = get_preset("demo")
 
@@ -75,7 +76,7 @@ def run(phantom, weight, unlabelled=None):
         pretrained_network=shipped_model("acdc_unet"),
         overrides=changes,
     )
-    return finetune(spec).evaluator.network.state_dict()
+    return train_fixed(spec).evaluator.network.state_dict()
 
 
 def test_the_bundle_trains_with_it_only_if_asked_to(phantom):

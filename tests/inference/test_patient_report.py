@@ -67,7 +67,7 @@ def test_a_flag_of_both_phases_is_told_once():
 def browse(*arguments, folder):
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
     command += [f"--user-data-dir={folder}/profile", "--no-first-run", "--disable-background-networking", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300).stdout
+    return subprocess.run(command, capture_output=True, text=True).stdout
 
 
 WIDER = """onload=()=>{const d=document.getElementById("f").contentDocument;

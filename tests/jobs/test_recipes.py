@@ -54,7 +54,6 @@ def test_a_proof_of_concept_starts_with_all_its_sites(tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 def test_a_recipe_runs_in_the_simulator(tmp_path, monkeypatch, capfd):
     monkeypatch.setenv("FCLSEG_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))
@@ -88,7 +87,6 @@ def _check(result, capfd):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(1200)
 def test_a_recipe_runs_as_proof_of_concept(tmp_path, monkeypatch, hospitals, capfd):
     monkeypatch.setenv("NVFLARE_POC_WORKSPACE", str(tmp_path / "poc"))
     recipe = PretrainRecipe("fclopt_dp", preset="demo", rounds=2, run="by-recipe")
@@ -105,7 +103,6 @@ def test_a_recipe_runs_as_proof_of_concept(tmp_path, monkeypatch, hospitals, cap
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(1200)
 def test_a_recipe_runs_at_provisioned_sites(tmp_path, monkeypatch, hospitals, capfd):
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "poc")
     parties = importlib.import_module("parties")

@@ -7,7 +7,7 @@ from torch import nn
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import FCLSegError
 from fclseg.federation.exchange import ROWS
-from fclseg.finetune.run import FinetuneSpec, finetune
+from fclseg.finetune.run import FinetuneSpec
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
 from fclseg.networks.freezable import FreezableUNet
@@ -17,6 +17,7 @@ from fclseg.networks.model_file import TrainedModel, load_model, write_model
 from fclseg.networks.unet import Encoder
 from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
+from fclseg.study.fixed_training import train_fixed
 
 WIDTHS = (4, 6, 10)
 PRESET = get_preset("demo", **{"networks.channels": WIDTHS, "bank_size": 24, "local_epochs": 1})
@@ -82,7 +83,7 @@ def test_another_encoder_is_fine_tuned_and_found_again(tmp_path, monkeypatch):
         freeze_encoder=True,
         overrides={"network_def": network, "epochs": 2},
     )
-    trained = finetune(spec).evaluator.network
+    trained = train_fixed(spec).evaluator.network
     for name, tensor in pretrained.state_dict().items():
         assert torch.equal(trained.encoder.state_dict()[name], tensor)
     path = tmp_path / "model.safetensors"

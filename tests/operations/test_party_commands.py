@@ -24,8 +24,6 @@ from fclseg.networks.loading import read_tensors
 from fclseg.networks.model_file import MODEL
 from fclseg.resources import shipped_model
 
-pytestmark = pytest.mark.timeout(900)
-
 
 def _init(folder: Path, sites: str, port: int = 8102) -> int:
     return main(["server", "init", str(folder), "--host", "localhost", "--sites", sites, "--port", str(port)])

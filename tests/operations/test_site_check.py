@@ -18,8 +18,6 @@ from fclseg.flare.kits.kit_check import CHECKS, check_kit
 from fclseg.flare.place import LOCAL_FILE
 from fclseg.hospital.policy import read_site_file
 
-pytestmark = pytest.mark.timeout(600)
-
 
 def _faults(kit, with_server=False):
     return {result.name: result.fault for result in check_kit(kit.path, with_server) if result.fault}

@@ -136,7 +136,6 @@ BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(BROWSER is None, reason="needs a browser")
 def test_a_real_browser_shows_the_page(run, tmp_path):
     server = page_server(lambda: read_run(run.path), 0)
@@ -144,7 +143,7 @@ def test_a_real_browser_shows_the_page(run, tmp_path):
     address = f"http://localhost:{server.server_address[1]}/"
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
     try:
-        shown = subprocess.run([BROWSER, *options, address], capture_output=True, text=True, timeout=300).stdout
+        shown = subprocess.run([BROWSER, *options, address], capture_output=True, text=True).stdout
     finally:
         server.shutdown()
         server.server_close()

@@ -53,7 +53,7 @@ def test_a_name_is_not_executed_and_arrives_as_it_is(name, tmp_path, monkeypatch
 
 def test_a_study_with_such_a_folder_fine_tunes_and_executes_nothing(tmp_path, monkeypatch):
     """The whole way of a cell: read the folder, train, evaluate, write the tables."""
-    from fclseg.finetune.run import finetune
+    from fclseg.study.fixed_training import train_fixed
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))
@@ -64,7 +64,7 @@ def test_a_study_with_such_a_folder_fine_tunes_and_executes_nothing(tmp_path, mo
         file.rename(file.with_name(file.name.replace(first.name, evil)))
     first.rename(first.with_name(evil))
     spec = FinetuneSpec(tmp_path / "data", (evil,), (second.name,), preset="demo")
-    result = finetune(spec, tmp_path / "out")
+    result = train_fixed(spec, tmp_path / "out")
     assert len(result.losses) >= 1 and not list(tmp_path.rglob("executed"))
 
 

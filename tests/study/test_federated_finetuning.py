@@ -84,7 +84,6 @@ def network_of(cell, path):
 
 @pytest.mark.nightly
 @pytest.mark.simulator
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("start", "mode"), [("random", FULL), ("network", FULL), ("encoder", FULL), ("encoder", FROZEN)]
 )

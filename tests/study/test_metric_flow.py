@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from fclseg.finetune import metrics
-from fclseg.finetune.run import FinetuneSpec, finetune
+from fclseg.finetune.run import FinetuneSpec
 from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.datasets import phantom_dataset
 from fclseg.study.execute import run_cell
 from fclseg.study.export import write_exports
+from fclseg.study.fixed_training import train_fixed
 from fclseg.study.plan import Request, plan
 from fclseg.study.report.page import write_report
 from fclseg.study.results import study_document
@@ -38,7 +39,7 @@ def with_toy(monkeypatch, tmp_path):
 
 def test_it_is_in_the_tables_of_a_fine_tuning(with_toy, tmp_path):
     spec = FinetuneSpec(with_toy.root, ("patient001",), ("patient002",), preset="demo", overrides={"epochs": 1})
-    finetune(spec, tmp_path / "out")
+    train_fixed(spec, tmp_path / "out")
     rows = list(csv.DictReader((tmp_path / "out" / "evaluation.csv").read_text().splitlines()))
     means = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     for name in ("RV", "MYO", "LV"):
@@ -65,4 +66,4 @@ def test_it_is_in_every_output_of_a_study(with_toy, tmp_path):
 def test_a_slow_metric_is_left_out_where_hd95_is_off(with_toy, monkeypatch):
     monkeypatch.setattr(metrics, "METRICS", (metrics.METRICS[0], replace(TOY, slow=True)))
     spec = FinetuneSpec(with_toy.root, ("patient001",), ("patient002",), preset="demo", overrides={"epochs": 1})
-    assert [one["name"] for one in finetune(spec).evaluation.means()] == ["dice"]
+    assert [one["name"] for one in train_fixed(spec).evaluation.means()] == ["dice"]

@@ -107,5 +107,5 @@ def test_nothing_is_clipped_at_390_pixels(study, tmp_path):
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
     command += [f"--user-data-dir={tmp_path}/profile", "--no-first-run", "--disable-background-networking"]
     command += ["--dump-dom", f"file://{tmp_path}/phone.html"]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    answer = subprocess.run(command, capture_output=True, text=True)
     assert re.findall('<p id="w">(.*?)</p>', answer.stdout, re.DOTALL) == ["outside: 0 "]

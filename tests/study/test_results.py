@@ -194,3 +194,32 @@ def test_components_follow_the_exchange_plan():
     assert table["columns"] == ["online", "predictor", "target", "features", "distance", "prototypes"]
     assert table["rows"]["fclopt_dp"] == ["yes", "yes", "almost none", "", "both ways", ""]
     assert "random" not in table["rows"]
+
+
+def test_every_hospital_is_shown_and_one_that_is_held_out_is_no_part_of_the_mean(tmp_path):
+    """Two sites score .4 and .6, the third, which is held out, .1: the table says .5 and shows all three."""
+    whole = Splits({name: [f"{name}-1", f"{name}-2"] for name in "abc"}, {n: [[f"{n}-1"], [f"{n}-2"]] for n in "abc"})
+    whole.without("c").save(tmp_path / "splits.json")
+    data = Dataset(tmp_path / "images", ANATOMIES["acdc"], tmp_path / "splits.json", "fingerprint")
+    for name in ("local", "federated"):
+        table = TABLES[name]
+        rows = tuple(table_rows(table, ("random",), get_preset("demo")))
+        request = Request(table, rows, (1,), 2, 1, 1, ("full",), data, data, "random")
+        cache, planned = Cache(tmp_path / name), plan(request)
+        for one in planned:
+            volumes = [
+                {"patient": f"{site}-{number}", "dice_LV": value}
+                for site, value in (("a", 0.4), ("b", 0.6), ("c", 0.1))
+                for number in ((1, 2) if site == "c" else (one.cell.fold + 1,))
+            ]
+            result = {"dice": 0.3, "metrics": scored(dice={"LV": 0.3}), "volumes": volumes, "losses": []}
+            cache.put(one.cell.key, result | {"seconds": 1.0})
+        document = study_document(request, planned, cache, [], "")
+        (entry,) = document["entries"]
+        assert entry["hospitals"] == pytest.approx({"a": 0.4, "b": 0.6, "c": 0.1})
+        assert entry["summary"]["mean"] == pytest.approx(0.5)
+        text = markdown(document)
+        assert "| Dice of the patients of | a | b | c, held out | worst |" in text
+        assert "| Random init, N=1 | 0.400 | 0.600 | 0.100 | 0.100 |" in text
+        page = render([prepare(document, tmp_path)], [])
+        assert '<td data-label="c, held out">0.100</td>' in page

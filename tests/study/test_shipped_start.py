@@ -86,7 +86,6 @@ def test_what_a_run_did_not_train_is_that_of_its_start(tmp_path, job):
 
 @pytest.mark.nightly
 @pytest.mark.simulator
-@pytest.mark.timeout(900)
 def test_a_study_from_the_shipped_weights(tmp_path, monkeypatch):
     """At a learning rate of almost zero the runs hand over the shipped network itself."""
     monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))

@@ -13,6 +13,7 @@ import time
 
 import nibabel as nib
 import numpy as np
+import psutil
 import pytest
 
 from fclseg.anatomy.registry import ANATOMIES
@@ -29,7 +30,7 @@ SMALLEST = ["--preset", "demo", "--sites", "2", "--patients", "5", "--rounds", "
 SMALLEST += ["--set", "finetuning.epochs=2", "--set", "finetuning.lr=0.005", "--jobs", "1"]
 LEARNT = ["--methods", "random,fcl"]
 LOCAL = [*LEARNT, "--labels", "1,2", "--mode", "full,frozen", "--jobs", "2"]
-pytestmark = [pytest.mark.simulator, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.simulator
 
 
 @pytest.fixture(scope="module")
@@ -180,14 +181,16 @@ FCLSEG = [sys.executable, "-c", "import sys; from fclseg.cli import main; sys.ex
 
 
 def start_and_kill(command, begun):
-    """Start a study and kill it as soon as ``begun()`` is true; its workers notice and end."""
+    """Start a study and kill it as soon as ``begun()`` is true. Returns when everything that it had started is gone."""
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not begun() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    while not begun():
+        assert killed.poll() is None, "it ended before it was killed"
+        time.sleep(0.02)
+    family = psutil.Process(killed.pid).children(recursive=True)
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
-    time.sleep(2)
+    _, alive = psutil.wait_procs(family, timeout=600)
+    assert not alive, "workers notice that their study is gone, and end with all they started"
 
 
 @pytest.mark.nightly
@@ -237,7 +240,6 @@ def test_killed_and_resumed_gives_the_same_table(studies, tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)  # two pre-trainings, perhaps on a busy machine
 def test_the_filter_and_the_settings_of_the_jobs_reach_pretraining(studies):
     """With updates clipped to almost nothing, the networks keep their initial weights; without, they change."""
     filters = ["--filter", "fclseg.flare.filters.privacy.ClipAndNoise:clip=1e-6,sigma=0", "--job-set", "fraction=0.5"]

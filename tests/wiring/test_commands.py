@@ -7,6 +7,7 @@ import pytest
 
 from fclseg.cli import main
 from fclseg.data.sites import Splits
+from fclseg.errors import FCLSegError
 from fclseg.flare.launch import read_job
 from fclseg.presets import get_preset
 from fclseg.study.plan import plan
@@ -53,15 +54,21 @@ def test_every_option_of_pretrain_reaches_the_job(started, shared_folder, tmp_pa
 def asked(monkeypatch):
     """What ``fclseg study`` would run."""
     found = []
-    monkeypatch.setattr("fclseg.study.run.run_study", lambda options: found.append(options) or 0)
+
+    def run_study(options):
+        found.append(options)
+        raise FCLSegError("nothing was run")
+
+    monkeypatch.setattr("fclseg.api.studying.run_study", run_study)
     return found
 
 
 def test_every_option_of_study_reaches_the_study(asked, tmp_path):
     text = """local --preset demo --rounds 3 --set finetuning.epochs=9 --methods random,fclopt --labels 2,1 --folds 2
     --seeds 4 --pretrain-seeds 5 --mode frozen,full --baseline fclopt --data images --sites 6 --splits s.json
-    --transfer-data more --patients 7 --jobs 3 --job-set fraction=0.5 --also-plain --also-pooled --unseen"""
-    assert main(["study", *text.split(), "--out", str(tmp_path)]) == 0
+    --transfer-data more --patients 7 --jobs 3 --job-set fraction=0.5 --also-plain --also-pooled --unseen
+    --sites-by centre --hold-out north"""
+    assert main(["study", *text.split(), "--out", str(tmp_path)]) == 1
     (options,) = asked
     values = asdict(options)
     values.pop("command")
@@ -71,6 +78,7 @@ def test_every_option_of_study_reaches_the_study(asked, tmp_path):
         "filters": (), "also_plain": True, "also_pooled": True, "labels": (1, 2), "folds": 2,
         "seeds": 4, "pretrain_seeds": 5, "modes": ("frozen", "full"), "baseline": "fclopt", "data": Path("images"),
         "sites": 6, "splits": Path("s.json"), "transfer_data": Path("more"), "patients": 7, "workers": 3,
+        "sites_by": "centre", "hold_out": "north",
     }  # fmt: skip
 
 

@@ -1,9 +1,67 @@
-"""The Python API for notebooks and scripts: pre-train on a folder, fine-tune, segment."""
+"""The Python API: one function per verb, and the command line calls the same ones.
 
-from fclseg.api.evaluating import evaluate
-from fclseg.api.finetuning import Finetuned, finetune, segment
-from fclseg.api.pretraining import Pretrained, pretrain
-from fclseg.phantom.dataset import write_phantom
-from fclseg.presets import get_preset
+``data`` (phantom, check, import_dicom, join, split), ``pretrain``, ``finetune``, ``evaluate``, ``segment``, ``label``,
+``study``, ``submit``, ``report`` and ``doctor``. Names are looked up when they are used, so that a program that only
+segments does not import NVFlare.
+"""
 
-__all__ = ["Finetuned", "Pretrained", "evaluate", "finetune", "get_preset", "pretrain", "segment", "write_phantom"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fclseg.api import data
+    from fclseg.api.evaluating import evaluate
+    from fclseg.api.finetuning import Finetuned, finetune
+    from fclseg.api.health import Health, doctor
+    from fclseg.api.labelling import label
+    from fclseg.api.pretraining import Pretrained, pretrain
+    from fclseg.api.reporting import report
+    from fclseg.api.segmenting import segment
+    from fclseg.api.studying import Studied, study
+    from fclseg.api.submitting import Submitted, submit
+    from fclseg.phantom.dataset import write_phantom
+    from fclseg.presets import get_preset
+
+WHERE = {
+    "fclseg.api.health": ("Health", "doctor"),
+    "fclseg.api.evaluating": ("evaluate",),
+    "fclseg.api.finetuning": ("Finetuned", "finetune"),
+    "fclseg.api.labelling": ("label",),
+    "fclseg.api.pretraining": ("Pretrained", "pretrain"),
+    "fclseg.api.reporting": ("report",),
+    "fclseg.api.segmenting": ("segment",),
+    "fclseg.api.studying": ("Studied", "study"),
+    "fclseg.api.submitting": ("Submitted", "submit"),
+    "fclseg.phantom.dataset": ("write_phantom",),
+    "fclseg.presets": ("get_preset",),
+}
+"""The module of each name."""
+
+__all__ = [
+    "Finetuned",
+    "Health",
+    "Pretrained",
+    "Studied",
+    "Submitted",
+    "data",
+    "doctor",
+    "evaluate",
+    "finetune",
+    "get_preset",
+    "label",
+    "pretrain",
+    "report",
+    "segment",
+    "study",
+    "submit",
+    "write_phantom",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "data":
+        return import_module("fclseg.api.data")
+    for module, names in WHERE.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"fclseg.api has no '{name}'")

@@ -1,24 +1,20 @@
-"""Fine-tuning and segmentation from Python: the bundles' own training and inference."""
+"""Fine-tuning from Python, the same as ``fclseg finetune``: the training of the anatomy's bundle."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fclseg.anatomy.folders import folder_anatomy
+from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
-from fclseg.device import choose_device
+from fclseg.federation.exchange import SHIPPED
 from fclseg.finetune.evaluation import Evaluation
-from fclseg.finetune.run import FinetuneSpec
-from fclseg.finetune.run import finetune as run_bundle
-from fclseg.inference.cases import find_cases
-from fclseg.inference.function import PatientResult
-from fclseg.inference.run import Inference
-from fclseg.inference.segment import Segmenter
+from fclseg.finetune.network import settings_for
+from fclseg.finetune.run import FinetuneSpec, train
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.interface import EncoderFactory
-from fclseg.networks.model_file import MODEL, load_model
-from fclseg.networks.unet import Encoder
+from fclseg.networks.model_file import MODEL
 from fclseg.presets import Preset, get_preset
+from fclseg.resources import shipped_model
 
 
 @dataclass(frozen=True)
@@ -33,45 +29,54 @@ class Finetuned:
 def finetune(
     data: Path | str,
     out: Path | str,
-    pretrained: Path | str | None = None,
+    encoder: Path | str | None = None,
     *,
+    network: Path | str | None = None,
     labels: int | None = None,
+    hold_out: bool = True,
     train_patients: tuple[str, ...] | None = None,
     validation_patients: tuple[str, ...] | None = None,
     preset: Preset | str = "small",
+    epochs: int | None = None,
     seed: int = 0,
-    encoder: EncoderFactory | None = None,
+    architecture: EncoderFactory | None = None,
 ) -> Finetuned:
-    """Fine-tune on a folder's labelled patients, starting from the encoder file ``pretrained`` or random weights.
+    """Fine-tune on a folder's labelled patients until the loss has converged, and score on the images' own grid.
 
-    A quarter of the labelled patients is held out and scored, unless you name the patients. ``labels`` of the others
-    are used for training (all by default). ``encoder`` makes the encoder that was pre-trained, if it is not the
-    paper's.
+    Args:
+        encoder: a pre-trained encoder to start from; random weights by default.
+        network: a whole network to start from instead, or "shipped" for the weights of the bundle. A network that
+            already segments is trained for the few steps of the preset.
+        labels: the number of labelled patients to train on (all that are not held out by default).
+        hold_out: a quarter of the labelled patients is held out and scored. False: train on all, score none.
+        train_patients, validation_patients: the patients to train on and to score, instead of a random choice.
+        epochs: train for so many epochs instead of until convergence.
+        architecture: makes the encoder that was pre-trained, if it is not the paper's (``networks/interface.py``).
     """
-    chosen = get_preset(preset) if isinstance(preset, str) else preset
-    found = folder_anatomy(data)
+    volumes = read_folder(data)
     # A plain folder without labels.json has the default labels, as in the bundle.
-    anatomy = found if found.structures else ANATOMIES[DEFAULT]
+    anatomy = volumes[0].anatomy if volumes[0].anatomy.structures else ANATOMIES[DEFAULT]
+    start = shipped_model(anatomy.bundle) if network == SHIPPED else network
+    chosen = settings_for(get_preset(preset) if isinstance(preset, str) else preset, str(start) if start else None)
+    if not hold_out:
+        train_patients = tuple(sorted({volume.patient for volume in volumes if volume.label is not None}))
+        validation_patients = ()
     overrides: dict[str, Any] = {"settings": chosen, "labels": labels}
-    if encoder is not None:
-        overrides["network_def"] = FreezableUNet(chosen.networks.channels, anatomy.classes, seed, encoder)
+    if epochs is not None:
+        overrides["epochs"] = epochs
+    if architecture is not None:
+        overrides["network_def"] = FreezableUNet(chosen.networks.channels, anatomy.classes, seed, architecture)
     spec = FinetuneSpec(
         data,
         train_patients,
         validation_patients,
         anatomy=anatomy,
         preset=chosen.name,
-        pretrained_encoder=pretrained,
+        pretrained_encoder=encoder,
+        pretrained_network=start,
         seed=seed,
+        hd95=True,
         overrides=overrides,
     )
-    result = run_bundle(spec, out, progress=True)
+    result = train(spec, out, progress=True)
     return Finetuned(Path(out) / MODEL, result.evaluation, result.losses)
-
-
-def segment(
-    model: Path | str, images: Path | str, out: Path | str, *, encoder: EncoderFactory = Encoder
-) -> list[PatientResult]:
-    """Segment a NIfTI file or a folder. Writes label maps, pictures and tables to ``out``; one result per patient."""
-    segmenter = Segmenter(load_model(model, encoder=encoder), choose_device())
-    return Inference(segmenter, find_cases(str(images), output_dir=str(out)), out).run()

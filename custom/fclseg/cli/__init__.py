@@ -1,6 +1,5 @@
 """The ``fclseg`` command. Each sub-command is a module of this package with ``register(subparsers)``."""
 
-import argparse
 import importlib
 import os
 import shlex
@@ -9,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from fclseg import __version__
+from fclseg.cli.answers import CommandParser, respond
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
@@ -30,11 +30,12 @@ COMMANDS = (
     "submit",
     "attack",
     "where",
+    "doctor",
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser() -> CommandParser:
+    parser = CommandParser(
         prog="fclseg",
         description="Federated contrastive pre-training for cardiac MRI segmentation with few labels.",
         epilog="Every sub-command explains itself: fclseg data --help, fclseg pretrain --help, ...",
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     mask = os.umask(0o077)  # runs, caches and tables contain images and names: only this account may read them
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return arguments.run(arguments) or 0
+        return respond(arguments)
     except FCLSegError as error:
         print(f"fclseg: {printable(error)}", file=sys.stderr)
         return 1

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fclseg.cli.answers import Answer
 from fclseg.cli.options import named_value
 from fclseg.errors import FCLSegError
 
@@ -69,7 +70,7 @@ def register(subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Answer:
     from fclseg.attacks.report import ATTACKS
     from fclseg.attacks.target import open_target
     from fclseg.files import private_folder, write_text
@@ -84,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     private_folder(arguments.out)
     document = {"attack": arguments.attack, "run": arguments.folder.name, "protections": chosen.shown(), **figures}
     write_text(arguments.out / f"{arguments.attack}.json", json.dumps(document, indent=2) + "\n")
-    return 0
+    return Answer(document)
 
 
 def _situation(arguments: argparse.Namespace):

@@ -1,8 +1,8 @@
 """``fclseg bytes``: the paper's communication table, computed from the exchange plan and the real networks."""
 
 import argparse
-import json
 
+from fclseg.cli.answers import Answer
 from fclseg.cli.options import positive
 from fclseg.errors import FCLSegError
 from fclseg.presets import PRESETS, get_preset
@@ -27,11 +27,10 @@ def register(subparsers) -> None:
         metavar="P",
         help="sites share P mean features per partition instead of the features of single slices (docs/privacy.md)",
     )
-    parser.add_argument("--json", action="store_true", help="print the table as JSON, keyed by the paper's row names")
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Answer:
     preset = get_preset(arguments.preset)
     rounds = preset.pretraining.rounds if arguments.rounds is None else arguments.rounds
     if arguments.sites < 1 or rounds < 1:
@@ -43,9 +42,6 @@ def run(arguments: argparse.Namespace) -> int:
     table = communication_table(
         preset, sites=arguments.sites, rounds=rounds, codec=arguments.codec, prototypes=arguments.prototypes
     )
-    if arguments.json:
-        print(json.dumps(table, indent=2))
-        return 0
     print(f"Payload per client and round in MB (10^6 bytes): {preset.name}, {arguments.sites} sites, {rounds} rounds.")
     print(f"{'':22}{'payload':>9}{'FCL = 1':>9}   {'not counted':>11}   up | down")
     for title, row in table.items():
@@ -54,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{_components(row['up_mb'])} | {_components(row['down_mb'])}"
         )
     print("Not counted, as in the paper: the upload of a site's own features, partition ids, BatchNorm counters.")
-    return 0
+    return Answer(table)
 
 
 def _components(sizes: dict[str, float]) -> str:

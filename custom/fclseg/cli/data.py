@@ -1,22 +1,19 @@
 """``fclseg data``: make a phantom data set, check a folder, split its patients across sites and folds."""
 
 import argparse
-import csv
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from fclseg.cli.answers import Answer
 from fclseg.text import printable
 
-if TYPE_CHECKING:
-    from fclseg.anatomy.records import Volume
-
 SITES = 10
-"""The paper's number of sites."""
+"""The paper's number of sites, as in ``fclseg.api.data``, which takes seconds to import."""
 
 EXAMPLES = {
     "phantom": "fclseg data phantom --anatomy acdc --out data/phantom --patients 20 --sites 4 --seed 1",
     "check": "fclseg data check data/acdc\n  fclseg data check data/acdc --splits splits.json",
     "import": "fclseg data import dicom_export data/hospital",
+    "join": "fclseg data join hospitals acdc mnms\n  fclseg data split hospitals --sites-by centre --out splits.json",
     "split": "fclseg data split data/acdc --sites 10 --out splits.json\n"
     "  fclseg data split data/hospitals --out splits.json   # data/hospitals/site-1/..., data/hospitals/site-2/...\n"
     "  fclseg data split data/phantom --from data/phantom/sites.csv --folds 5 --out splits.json",
@@ -40,9 +37,17 @@ def register(subparsers) -> None:
             import_,
         )
     )
+    _register_join(
+        _command(commands, "join", "make one data set of several; each becomes a hospital, or several by centre", join)
+    )
     _register_split(
         _command(commands, "split", "split patients across sites and folds and write the split as JSON", split)
     )
+
+
+def _register_join(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("out", type=Path, metavar="OUT", help="new folder, with links to the images")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folders of patients in ACDC's layout")
 
 
 def _command(commands, name: str, summary: str, run) -> argparse.ArgumentParser:
@@ -100,6 +105,7 @@ def _register_split(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="CSV or JSON that assigns each patient to a site (columns patient,site)",
     )
+    how.add_argument("--sites-by", metavar="WHAT", help="sites are hospitals: an entry of Info.cfg such as centre")
     parser.add_argument("--folds", type=int, default=5, metavar="F", help="cross-validation folds per site (default 5)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the split (default 0)")
     parser.add_argument("--force", action="store_true", help="replace FILE even if it contains a different split")
@@ -118,30 +124,28 @@ def _add_anatomy(parser: argparse.ArgumentParser, choices: tuple[str, ...], defa
     parser.add_argument("--anatomy", choices=choices, default=default, help=words)
 
 
-def phantom(arguments: argparse.Namespace) -> int:
-    from fclseg.anatomy.folders import read_folder
-    from fclseg.phantom.dataset import scanner_of, write_phantom
+def phantom(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import data
 
-    paths = write_phantom(
-        arguments.out, arguments.anatomy, arguments.patients, arguments.seed, arguments.sites, family=arguments.family
+    paths = data.phantom(
+        arguments.out,
+        arguments.anatomy,
+        patients=arguments.patients,
+        sites=arguments.sites,
+        seed=arguments.seed,
+        family=arguments.family,
     )
     print(f"{arguments.out}: {len(paths)} phantom patients, stored like {arguments.anatomy}")
     if arguments.sites > 1:
-        volumes = read_folder(arguments.out, arguments.anatomy)
-        patient_of = {path: volume.patient for volume in volumes for path in (volume.image, volume.image.parent)}
-        sites = [f"site-{scanner_of(number, arguments.sites) + 1}" for number in range(1, len(paths) + 1)]
-        table = arguments.out / "sites.csv"
-        with open(table, "w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerow(("patient", "site"))
-            csv.writer(file).writerows(zip((patient_of[path] for path in paths), sites, strict=True))
+        table = arguments.out / data.SITE_TABLE
         print(f"{table}: which of the {arguments.sites} scanners imaged each patient; for fclseg data split --from")
-    return 0
+    return Answer({"out": arguments.out, "patients": paths})
 
 
-def check(arguments: argparse.Namespace) -> int:
-    from fclseg.data.check import check_folder
+def check(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import data
 
-    report = check_folder(arguments.folder, arguments.anatomy, arguments.splits)
+    report = data.check(arguments.folder, arguments.anatomy, splits=arguments.splits)
     print(f"{'patient':<20} {'site':<10} {'labelled':>9} {'unlabelled':>11}  axes, grid and voxel size in mm")
     for row in report.patients:
         sizes = ", ".join("x".join(f"{n:.3g}" for n in size) for size in [*sorted(row.grids), *sorted(row.spacings)])
@@ -159,54 +163,50 @@ def check(arguments: argparse.Namespace) -> int:
     print(f"{len(report.problems)} problem{'s' * (len(report.problems) > 1)}:" if report.problems else "no problem")
     for problem in report.problems:
         print(f"- {printable(problem)}")
-    return 1 if report.problems else 0
+    facts = {"anatomy": report.anatomy.name, "labelled": report.labelled, "unlabelled": report.unlabelled}
+    facts |= {"patients": report.patients, "warnings": report.warnings, "problems": report.problems}
+    return Answer(facts, 1 if report.problems else 0)
 
 
-def import_(arguments: argparse.Namespace) -> int:
-    from fclseg.dicom.importing import import_folder
+def import_(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import data
 
-    imported = import_folder(arguments.source, arguments.out)
+    imported = data.import_dicom(arguments.source, arguments.out)
     print(f"{arguments.out}: {len(imported.patients)} patients, with codes instead of names")
     print(f"{imported.key}: which code belongs to which patient; keep it where the images came from")
     for remark in imported.left_out:
         print(f"- left out: {remark}")
-    for code, notes in imported.notes.items():
-        print("".join(f"- {code}: {note}\n" for note in notes), end="")
     for problem in imported.problems:
         print(f"- {problem}")
-    return 1 if imported.problems else 0
+    return Answer(imported, 1 if imported.problems else 0)
 
 
-def split(arguments: argparse.Namespace) -> int:
-    from fclseg.anatomy.folders import read_folder
-    from fclseg.data.sites import Splits
-    from fclseg.errors import DataError
+def join(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import data
 
-    volumes = read_folder(arguments.folder, arguments.anatomy)
-    patients = sorted({volume.patient for volume in volumes})
-    labelled = {volume.patient for volume in volumes if volume.label}
-    # If no patient has labels, the split is used for pre-training only, and the folds contain all patients.
-    unlabelled = [patient for patient in patients if patient not in labelled] if labelled else []
-    splits = Splits.make(patients, _sites(arguments, volumes), arguments.folds, arguments.seed, unlabelled)
-    if arguments.out.exists() and not arguments.force and Splits.load(arguments.out) != splits:
-        raise DataError(
-            f"{arguments.out} contains a different split that earlier results may depend on; add --force to replace it"
-        )
-    splits.save(arguments.out)
+    made = data.join(arguments.out, *arguments.folders)
+    print(f"{arguments.out}: {len(made)} patients of {len(arguments.folders)} data sets; for --sites-by centre")
+    return Answer({"out": arguments.out, "patients": made})
+
+
+def split(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import data
+
+    splits = data.split(
+        arguments.folder,
+        arguments.out,
+        anatomy=arguments.anatomy,
+        sites=arguments.sites,
+        assignment=arguments.assignment,
+        sites_by=arguments.sites_by,
+        folds=arguments.folds,
+        seed=arguments.seed,
+        force=arguments.force,
+    )
     for site, group in splits.sites.items():
         print(f"{site}: {len(group)} patients, folds of {' '.join(str(len(fold)) for fold in splits.held_out[site])}")
-    if unlabelled:
-        print(f"{len(unlabelled)} of {len(patients)} patients have no labels: used for pre-training only, in no fold")
-    print(f"{arguments.out}: {len(patients)} patients at {len(splits.sites)} sites, {splits.folds} folds each")
-    return 0
-
-
-def _sites(arguments: argparse.Namespace, volumes: list["Volume"]) -> int | dict[str, str]:
-    """The number of sites, or patient -> site. Hospitals in separate folders are mixed only on request."""
-    from fclseg.data.assignment import read_assignment
-
-    if arguments.assignment:
-        return read_assignment(arguments.assignment)
-    if arguments.sites is None and all(volume.site for volume in volumes):
-        return {volume.patient: volume.site for volume in volumes if volume.site}
-    return SITES if arguments.sites is None else arguments.sites
+    in_folds = sum(len(fold) for folds in splits.held_out.values() for fold in folds)
+    if outside := len(splits.patients) - in_folds:
+        print(f"{outside} of {len(splits.patients)} patients have no labels: used for pre-training only, in no fold")
+    print(f"{arguments.out}: {len(splits.patients)} patients at {len(splits.sites)} sites, {splits.folds} folds each")
+    return Answer({"out": arguments.out, "sites": splits.sites, "held_out": splits.held_out})

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from fclseg.cli.answers import Answer
+
 DESCRIPTION = """Compare results with experts' label maps on the original grid.
 
 RESULTS is a folder written by 'fclseg segment' (or any folder with files named like the images, with or without _seg).
@@ -52,8 +54,8 @@ def register(subparsers) -> None:
     parser.set_defaults(run=evaluate)
 
 
-def evaluate(arguments: argparse.Namespace) -> int:
-    from fclseg.api.evaluating import evaluate as run
+def evaluate(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import evaluate as run
     from fclseg.errors import FCLSegError
 
     folders = arguments.folders
@@ -74,4 +76,4 @@ def evaluate(arguments: argparse.Namespace) -> int:
     if evaluated.missing:
         print(f"{len(evaluated.missing)} labelled patients have no result, for example {evaluated.missing[0]}")
     print(f"written to {out}")
-    return 0
+    return Answer({"out": out, **evaluated.figures(), "missing": evaluated.missing})

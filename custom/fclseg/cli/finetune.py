@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from fclseg.cli.answers import Answer
+
 EXAMPLES = """examples:
   fclseg finetune labelled/ --out my_model
   fclseg finetune labelled/ --out my_model --network shipped
@@ -42,32 +44,19 @@ def register(subparsers) -> None:
     parser.set_defaults(run=finetune)
 
 
-def finetune(arguments: argparse.Namespace) -> int:
-    from fclseg.anatomy.folders import folder_anatomy, read_folder
-    from fclseg.federation.exchange import SHIPPED
-    from fclseg.finetune.run import run_bundle
-    from fclseg.resources import shipped_model
+def finetune(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import finetune as run
 
-    anatomy = folder_anatomy(arguments.folder)
-    changes: dict[str, object] = {
-        "dataset_dir": arguments.folder,  # as Path and tuple, because MONAI executes strings that start with $
-        "output_dir": arguments.out,
-        "preset": arguments.preset,
-        "seed": arguments.seed,
-        "pretrained_encoder": arguments.encoder,
-        "pretrained_network": shipped_model(anatomy.bundle)
-        if arguments.network == SHIPPED
-        else _path(arguments.network),
-    }
-    if arguments.epochs is not None:
-        changes["epochs"] = arguments.epochs
-    if arguments.train_on_all:
-        labelled = sorted({volume.patient for volume in read_folder(arguments.folder) if volume.label is not None})
-        changes |= {"train_patients": tuple(labelled), "validation_patients": ()}
-    run_bundle(anatomy, changes)
-    print(f"segment with it: fclseg segment SCAN --out RESULTS --model {arguments.out / 'model.safetensors'}")
-    return 0
-
-
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
+    tuned = run(
+        arguments.folder,
+        arguments.out,
+        arguments.encoder,
+        network=arguments.network,
+        preset=arguments.preset,
+        epochs=arguments.epochs,
+        hold_out=not arguments.train_on_all,
+        seed=arguments.seed,
+    )
+    print(f"segment with it: fclseg segment SCAN --out RESULTS --model {tuned.model}")
+    dice = tuned.evaluation.mean_dice if tuned.evaluation.rows else None
+    return Answer({"model": tuned.model, "dice": dice, "metrics": tuned.evaluation.means(), "losses": tuned.losses})

@@ -1,9 +1,11 @@
 """``fclseg report``: one self-contained page about a run or a study."""
 
 import argparse
-import shlex
-import sys
+import os
 from pathlib import Path
+
+from fclseg.cli.answers import Answer
+from fclseg.environment import COMMAND
 
 EPILOG = """\
 The page is self-contained and works offline: send it by mail, print it, or open it on a phone.
@@ -32,9 +34,10 @@ def register(subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> None:
-    from fclseg.study.report.page import write_report
+def run(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import report
 
-    command = shlex.join(["fclseg", *sys.argv[1:]])
-    names = arguments.patient_names
-    print(f"report: {write_report(arguments.folder, arguments.out, command=command, names=names)}")
+    command = os.environ[COMMAND]
+    page = report(arguments.folder, arguments.out, patient_names=arguments.patient_names, command=command)
+    print(f"report: {page}")
+    return Answer({"report": page})

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from fclseg.cli.answers import Answer
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
@@ -21,17 +22,18 @@ def register(subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Answer:
     from fclseg.flare.runs.lead import describe_submitted
-    from fclseg.flare.runs.overview import describe_run, find_runs
+    from fclseg.flare.runs.overview import describe_facts, facts, find_runs
 
     if arguments.kit is not None:
-        for line in list(describe_submitted(arguments.kit)) or [f"no run was submitted with {arguments.kit}"]:
+        lines = list(describe_submitted(arguments.kit))
+        for line in lines or [f"no run was submitted with {arguments.kit}"]:
             print(printable(line))
-        return 0
+        return Answer({"submitted": lines})
     if not arguments.folder.is_dir():
         raise FCLSegError(f"there is no folder {arguments.folder}: give the folder that contains the runs")
-    lines = [describe_run(found) for found in find_runs(arguments.folder)]
-    for line in lines or [f"there is no run below {arguments.folder}"]:
+    known = [facts(found) for found in find_runs(arguments.folder)]
+    for line in map(describe_facts, known) if known else [f"there is no run below {arguments.folder}"]:
         print(printable(line))
-    return 0
+    return Answer({"runs": known})

@@ -1,9 +1,9 @@
 """``fclseg segment``: label maps, measurements and a report for a scan, from a fine-tuned model."""
 
 import argparse
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
+
+from fclseg.cli.answers import Answer
 
 DESCRIPTION = """Segment scans and measure them: volumes, ejection fractions, mass.
 
@@ -54,36 +54,19 @@ def register(subparsers) -> None:
     parser.set_defaults(run=segment)
 
 
-def segment(arguments: argparse.Namespace) -> int:
-    from fclseg.cli.options import positive
-    from fclseg.device import choose_device
-    from fclseg.dicom.read import holds_dicom
-    from fclseg.inference.body import stated_body
-    from fclseg.inference.cases import find_cases
-    from fclseg.inference.run import Inference
-    from fclseg.inference.segment import Segmenter
-    from fclseg.inference.shipped import weights_for
-    from fclseg.networks.model_file import load_model
+def segment(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import segment as run
 
-    workers = positive(arguments.workers, "--workers")
-    body = stated_body(arguments.height, arguments.weight, arguments.heart_rate)
-    scan, imported = arguments.scan, None
-    if scan is not None and Path(scan).is_dir() and holds_dicom(Path(scan)):
-        from fclseg.dicom.importing import import_folder
-
-        imported = import_folder(Path(scan), arguments.out / "images", keep_sources=True)
-        for remark in imported.left_out:
-            print(f"left out: {remark}")
-        scan = str(arguments.out / "images")
-    results = None if imported else str(arguments.out)
-    cases = find_cases(scan, arguments.ed, arguments.es, results, all_phases=arguments.all_phases or bool(imported))
-    checkpoint = arguments.model or weights_for(cases)
-    model = load_model(checkpoint)
-    export = None
-    if imported:
-        from fclseg.dicom.results import write_phases
-
-        cases = replace(cases, refused=(*cases.refused, *imported.problems))
-        export = partial(write_phases, out=arguments.out, imported=imported, anatomy=model.anatomy)
-    Inference(Segmenter(model, choose_device()), cases, arguments.out, checkpoint, workers, body, export).run()
-    return 0
+    results = run(
+        arguments.scan,
+        arguments.out,
+        arguments.model,
+        ed=arguments.ed,
+        es=arguments.es,
+        all_phases=arguments.all_phases,
+        workers=arguments.workers,
+        height=arguments.height,
+        weight=arguments.weight,
+        heart_rate=arguments.heart_rate,
+    )
+    return Answer({"out": arguments.out, "patients": results})

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from fclseg.cli.answers import Answer
 from fclseg.text import printable
 
 
@@ -33,7 +34,7 @@ def register(subparsers) -> None:
     making.set_defaults(run=init)
 
 
-def init(arguments: argparse.Namespace) -> int:
+def init(arguments: argparse.Namespace) -> Answer:
     from fclseg.flare.kits.project import make_kits
     from fclseg.flare.kits.service import start_kit
 
@@ -50,4 +51,4 @@ def init(arguments: argparse.Namespace) -> int:
     if arguments.start:
         start_kit(parties[0].kit)
         print(f"{parties[0].name} was started on the ports {arguments.port} and {arguments.port + 1}")
-    return 0
+    return Answer({"parties": [{"name": one.name, "kind": one.kind, "kit": one.kit} for one in parties]})

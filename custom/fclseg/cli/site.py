@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.cli import site_join
+from fclseg.cli.answers import Answer
 from fclseg.cli.options import positive
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
@@ -63,14 +64,14 @@ def _place(arguments: argparse.Namespace) -> Any:
     return Place("", kit)
 
 
-def policy(arguments: argparse.Namespace) -> int:
+def policy(arguments: argparse.Namespace) -> Answer:
     chosen = _place(arguments).policy
     for name, value in vars(chosen).items():
         print(f"{name:<13} {', '.join(value) if isinstance(value, tuple) else value}")
-    return 0
+    return Answer(vars(chosen))
 
 
-def runs(arguments: argparse.Namespace) -> int:
+def runs(arguments: argparse.Namespace) -> Answer:
     from fclseg.hospital.admission import SHOWN, Admissions
 
     place = _place(arguments)
@@ -83,10 +84,10 @@ def runs(arguments: argparse.Namespace) -> int:
         state = "approved" if entry.approved else "waits for approval" if waits else "needs no approval"
         what = f"{entry.job}, preset {entry.preset}, {entry.rounds} rounds, submitted by {entry.submitter}"
         print(printable(f"{entry.fingerprint[:SHOWN]}  {entry.run}: {what}; asked on {asked}; {state}"))
-    return 0
+    return Answer({"runs": known})
 
 
-def approve(arguments: argparse.Namespace) -> int:
+def approve(arguments: argparse.Namespace) -> Answer:
     from fclseg.hospital.admission import Admissions
 
     entry = Admissions(_place(arguments).runs).approve(arguments.fingerprint)
@@ -94,10 +95,10 @@ def approve(arguments: argparse.Namespace) -> int:
         f"approved: run {printable(entry.run)}, job {entry.job}, preset {entry.preset}, {entry.rounds} rounds, "
         f"submitted by {printable(entry.submitter)}; no other run is, also under this name"
     )
-    return 0
+    return Answer(entry)
 
 
-def budget(arguments: argparse.Namespace) -> int:
+def budget(arguments: argparse.Namespace) -> Answer:
     from fclseg.hospital.budget import Budget
     from fclseg.privacy.accountant import UPDATE_SENSITIVITY, epsilon
 
@@ -105,19 +106,21 @@ def budget(arguments: argparse.Namespace) -> int:
     policy, kept = place.policy, Budget(place.runs)
     spent = kept.spent()
     limit = "no limit in the policy" if policy.epsilon is None else f"the policy allows {policy.epsilon:g}"
-    print(f"epsilon {epsilon(spent, policy.delta):.3f} at delta {policy.delta:g} has been spent; {limit}")
+    facts = {"epsilon": epsilon(spent, policy.delta), "delta": policy.delta, "allowed": policy.epsilon}
+    print(f"epsilon {facts['epsilon']:.3f} at delta {policy.delta:g} has been spent; {limit}")
     if arguments.rounds is not None:
         if not policy.sigma:
             raise FCLSegError("a run without noise on its updates has no epsilon: set 'clip' and 'sigma' in the policy")
         further = [policy.sigma / UPDATE_SENSITIVITY] * positive(arguments.rounds, "--rounds")
         after = epsilon([*spent, *further], policy.delta)
+        facts["after"] = after
         print(f"epsilon {after:.3f} after {arguments.rounds} more rounds with sigma {policy.sigma:g} on the networks")
     if left := kept.uncounted():
         print(f"{left} results left with parts that had no noise; epsilon does not cover them")
-    return 0
+    return Answer(facts | {"uncounted": left})
 
 
-def audit(arguments: argparse.Namespace) -> int:
+def audit(arguments: argparse.Namespace) -> Answer:
     from fclseg.hospital.audit import SENT, Audit
 
     file = Audit(_place(arguments).runs)
@@ -127,7 +130,7 @@ def audit(arguments: argparse.Namespace) -> int:
         line = f"{entry['time']}  {entry['run']}  round {entry['round'] + 1}  {entry['task']:<8}  {what}"
         print(printable(f"{line}  (job {entry['job']}, submitted by {entry['submitter']})"))
     print(f"{len(entries)} entries; {file.path} is complete and unchanged")
-    return 0
+    return Answer({"file": file.path, "entries": entries})
 
 
 def _sent(entry: dict[str, Any]) -> str:

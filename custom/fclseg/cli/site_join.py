@@ -2,9 +2,14 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from fclseg.cli.answers import Answer
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
+
+if TYPE_CHECKING:
+    from fclseg.flare.kits.kit_check import Result
 
 
 def register(commands) -> None:
@@ -30,24 +35,25 @@ def register(commands) -> None:
     checking.set_defaults(run=check)
 
 
-def check(arguments: argparse.Namespace) -> int:
-    faults = _report(arguments.kit.absolute())
+def check(arguments: argparse.Namespace) -> Answer:
+    results = _report(arguments.kit.absolute())
+    faults = sum(bool(result.fault) for result in results)
     print("no faults: the site can take part" if not faults else f"{faults} faults: fix them and check again")
-    return 1 if faults else 0
+    return Answer({"checks": results, "faults": faults}, 1 if faults else 0)
 
 
-def _report(kit: Path) -> int:
-    """Print one line per check. Returns the number of faults."""
+def _report(kit: Path) -> "list[Result]":
+    """Print one line per check."""
     from fclseg.flare.kits.kit_check import check_kit
 
-    faults = 0
+    results = []
     for result in check_kit(kit):
-        faults += bool(result.fault)
+        results.append(result)
         print(f"{'FAULT' if result.fault else 'ok':<6} {result.name:<12} {printable(result.fault or result.found)}")
-    return faults
+    return results
 
 
-def join(arguments: argparse.Namespace) -> int:
+def join(arguments: argparse.Namespace) -> Answer:
     from fclseg.flare.kits.kit import Kit
     from fclseg.flare.kits.service import install_service, start_kit
 
@@ -56,8 +62,10 @@ def join(arguments: argparse.Namespace) -> int:
         raise FCLSegError(f"{kit.path} is not a complete startup kit (no {kit.missing[0]}): unpack the kit again")
     if arguments.data is not None:
         kit.set_data(arguments.data.absolute())
-    if faults := _report(kit.path):
-        raise FCLSegError(f"{kit.site} has {faults} faults and was not started: fix them and run the command again")
+    if faults := [one for one in _report(kit.path) if one.fault]:
+        raise FCLSegError(
+            f"{kit.site} has {len(faults)} faults and was not started: fix them and run the command again"
+        )
     if arguments.service:
         print(f"{kit.site} runs as the service {install_service(kit)}")
     elif arguments.start:
@@ -65,4 +73,5 @@ def join(arguments: argparse.Namespace) -> int:
         print(f"{kit.site} was started; {kit.path / 'log.txt'} shows what it does")
     else:
         print(f"{kit.site} is ready: run the same command with --service or --start to start it")
-    return 0
+    state = "service" if arguments.service else "started" if arguments.start else "ready"
+    return Answer({"site": kit.site, "kit": kit.path, "state": state})

@@ -1,12 +1,13 @@
 """``fclseg study``: runs the paper's tables on any data with one command."""
 
 import argparse
-import shlex
-import sys
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fclseg.cli.answers import Answer
 from fclseg.cli.options import named_value, positive, preset_change
+from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError
 from fclseg.presets import PRESETS
 
@@ -40,6 +41,9 @@ examples
   fclseg study local --data ACDC --methods random,fclopt --also-plain \\
          --filter fclseg.flare.filters.privacy.ClipAndNoise:clip=1,sigma=0.001
       what noise on the sites' updates costs
+  fclseg data join hospitals acdc mnms
+  fclseg study federated --data hospitals --sites-by centre --hold-out mnms-3 --methods random,fclopt_dp --labels 1,2
+      sites are real hospitals, and one of them never takes part: does it gain as well?
   fclseg study components
       no data and no training needed
 """
@@ -128,17 +132,28 @@ def add_job_options(group) -> None:
 def add_data(group) -> None:
     group.add_argument("--data", type=Path, help="folder of images (default: phantom patients, generated)")
     group.add_argument("--sites", type=int, default=4, help="number of sites to split the patients across (default: 4)")
+    group.add_argument(
+        "--sites-by",
+        metavar="WHAT",
+        help="sites are hospitals: an entry of Info.cfg such as centre, or a table (CSV) with the columns patient,site",
+    )
+    group.add_argument(
+        "--hold-out",
+        metavar="SITE",
+        help="hold this site out of everything: its patients train nothing and are scored in every fold",
+    )
     group.add_argument("--splits", type=Path, help="a split made by 'fclseg data split' instead of --sites")
     group.add_argument("--transfer-data", type=Path, help="second folder of images, for the transfer table")
     group.add_argument("--patients", type=int, default=10, help="phantom patients per site (default: 10)")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    from fclseg.study.run import Options, run_study
+def run(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import study
+    from fclseg.study.run import show
 
-    options = Options(
-        table=arguments.table,
-        out=arguments.out,
+    studied = study(
+        arguments.table,
+        arguments.out,
         preset=arguments.preset,
         changes=preset_changes(arguments),
         methods=arguments.methods,
@@ -155,13 +170,17 @@ def run(arguments: argparse.Namespace) -> int:
         baseline=arguments.baseline,
         data=arguments.data,
         sites=positive(arguments.sites, "--sites"),
+        sites_by=arguments.sites_by,
+        hold_out=arguments.hold_out,
         splits=arguments.splits,
         transfer_data=arguments.transfer_data,
         patients=positive(arguments.patients, "--patients"),
         workers=positive(arguments.jobs, "--jobs"),
-        command=shlex.join(["fclseg", *sys.argv[1:]]),
+        command=os.environ[COMMAND],
     )
-    return run_study(options)
+    show(studied)
+    paths = {"folder": studied.folder, "report": studied.report}
+    return Answer({**paths, "study": studied.study}, 1 if studied.failures else 0)
 
 
 def preset_changes(arguments: argparse.Namespace) -> dict[str, object]:

@@ -2,12 +2,11 @@
 
 import argparse
 import os
-import tempfile
 from pathlib import Path
 
-from fclseg.cli.options import add_run_options, positive, preset_change
+from fclseg.cli.answers import Answer
+from fclseg.cli.options import add_run_options, preset_change
 from fclseg.environment import COMMAND
-from fclseg.errors import FCLSegError
 
 
 def register(subparsers) -> None:
@@ -33,38 +32,23 @@ def register(subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    from fclseg.federation.exchange import get_row
-    from fclseg.flare.jobs import completed, write_job
-    from fclseg.flare.kits.project import submit_job
-    from fclseg.flare.runs.lead import add_command, remember_job
-    from fclseg.flare.settings import RunSettings
-    from fclseg.presets import full_name
+def run(arguments: argparse.Namespace) -> Answer:
+    from fclseg.api import submit
 
-    if not (arguments.kit / "startup" / "fed_admin.json").is_file():
-        raise FCLSegError(
-            f"{arguments.kit} is not the startup kit of a lead: use the one that the coordinator made for you"
-        )
-    row = get_row(arguments.job)
-    changes = {full_name(name): value for name, value in map(preset_change, arguments.set)}
-    settings = {
-        "preset": arguments.preset,
-        "seed": arguments.seed,
-        "min_sites": positive(arguments.min_sites, "--min-sites"),
-        "network": arguments.network,
-        "changes": changes,
-        "rounds": arguments.rounds,
-        "run": arguments.name,
-        "codec": arguments.codec,
-        "tracking": arguments.tracking,
-    }
-    settings = completed(row, {name: value for name, value in settings.items() if value not in (None, {})})
-    checked = RunSettings.read({"job": row.job, **settings}, {})
-    with tempfile.TemporaryDirectory() as folder:
-        write_job(Path(folder) / row.job, row, settings, simulator=False)
-        add_command(Path(folder) / row.job, os.environ[COMMAND])
-        job_id = submit_job(Path(folder) / row.job, arguments.kit.absolute())
-    remember_job(arguments.kit, checked.run, job_id)
-    print(f"run {checked.run} was submitted as job {job_id}")
+    submitted = submit(
+        arguments.job,
+        arguments.kit,
+        preset=arguments.preset,
+        changes=dict(map(preset_change, arguments.set)),
+        min_sites=arguments.min_sites,
+        command=os.environ[COMMAND],
+        seed=arguments.seed,
+        network=arguments.network,
+        rounds=arguments.rounds,
+        run=arguments.name,
+        codec=arguments.codec,
+        tracking=arguments.tracking,
+    )
+    print(f"run {submitted.run} was submitted as job {submitted.job}")
     print(f"its state: fclseg runs --kit {arguments.kit}")
-    return 0
+    return Answer(submitted)

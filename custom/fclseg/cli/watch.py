@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fclseg.cli.answers import Answer
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
@@ -32,8 +33,8 @@ def register(subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    from fclseg.flare.runs.overview import RUNNING, read_run
+def run(arguments: argparse.Namespace) -> Answer:
+    from fclseg.flare.runs.overview import RUNNING, facts, read_run
     from fclseg.flare.runs.run_files import CONFIG
 
     folder = next(
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = read_run(folder)
         _show(found)
         if arguments.once or (found.state != RUNNING and arguments.port is None):
-            return 0
+            return Answer(facts(found) | {"sites": found.sites})
         time.sleep(SECONDS)
 
 

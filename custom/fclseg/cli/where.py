@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from fclseg.cli.answers import Answer
 from fclseg.errors import FCLSegError
 from fclseg.resources import BUNDLES, JOBS, resource_folder, resource_names, shipped_model
 
@@ -19,16 +20,16 @@ def register(subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> Answer:
     folders = {name: resource_folder(kind) / name for kind in (BUNDLES, JOBS) for name in resource_names(kind)}
-    if arguments.name is None:
-        for folder in folders.values():
-            print(folder)
-    elif arguments.name in folders:
-        print(folders[arguments.name])
-        _complete(arguments.name)
-    else:
+    if arguments.name is not None and arguments.name not in folders:
         raise FCLSegError(f"there is no bundle or job '{arguments.name}': choose one of {', '.join(folders)}")
+    chosen = {name: folder for name, folder in folders.items() if arguments.name in (None, name)}
+    for folder in chosen.values():
+        print(folder)
+    if arguments.name is not None:
+        _complete(arguments.name)
+    return Answer(chosen)
 
 
 def _complete(name: str) -> None:

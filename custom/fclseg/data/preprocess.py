@@ -29,7 +29,7 @@ def grey_range(voxels: np.ndarray, volume: Volume) -> tuple[float, float]:
             f"{_where(volume)}: the image is constant (percentiles 1 and 99 are equal); export it again or remove it"
         )
     if not high - low < LARGEST_RANGE:
-        raise DataError(f"{_where(volume)}: the grey values span only {high - low:g}; export it again")
+        raise DataError(f"{_where(volume)}: the grey values span {high - low:g}, which is too much; export it again")
     return low, high
 
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,6 +29,7 @@ class Splits:
     sites: dict[str, list[str]]
     held_out: dict[str, list[list[str]]]
     seed: int = 0
+    outside: dict[str, list[str]] = field(default_factory=dict)  # sites that take part in nothing; scored in every fold
 
     @property
     def folds(self) -> int:
@@ -81,8 +82,20 @@ class Splits:
 
     def pooled(self) -> "Splits":
         """All patients at one site. A fold holds out the same patients as before."""
-        held_out = [self.validation(fold) for fold in range(self.folds)]
-        return Splits({POOLED: self.patients}, {POOLED: held_out}, self.seed)
+        held_out = [self.inside(fold) for fold in range(self.folds)]
+        return Splits({POOLED: self.patients}, {POOLED: held_out}, self.seed, self.outside)
+
+    def without(self, site: str) -> "Splits":
+        """The split with one site held out of everything: its labelled patients are scored in every fold."""
+        labelled = [patient for fold in self._site(site) for patient in fold]
+        if len(self.sites) == 1:
+            raise DataError(f"{site} is the only site, so it cannot be held out; split the patients across more sites")
+        return replace(
+            self,
+            sites={name: patients for name, patients in self.sites.items() if name != site},
+            held_out={name: folds for name, folds in self.held_out.items() if name != site},
+            outside={**self.outside, site: sorted(labelled)},
+        )
 
     @classmethod
     def load(cls, path: Path | str) -> "Splits":
@@ -98,7 +111,8 @@ class Splits:
             held_out = {
                 site: [[str(patient) for patient in fold] for fold in entry["folds"]] for site, entry in entries.items()
             }
-            splits = cls(sites, held_out, int(document["seed"]))
+            outside = {str(site): list(map(str, group)) for site, group in document.get("outside", {}).items()}
+            splits = cls(sites, held_out, int(document["seed"]), outside)
         except UNUSABLE:
             raise DataError(f"{path}: is not a splits file; make one with: fclseg data split DIR --out FILE") from None
         splits._check(str(path))
@@ -107,13 +121,22 @@ class Splits:
     def save(self, path: Path | str) -> None:
         """Write the file atomically."""
         entries = {site: {"patients": self.sites[site], "folds": self.held_out[site]} for site in self.sites}
-        text = json.dumps({"format": FORMAT, "seed": self.seed, "sites": entries}, indent=1) + "\n"
+        document = {"format": FORMAT, "seed": self.seed, "sites": entries}
+        document |= {"outside": self.outside} if self.outside else {}
+        text = json.dumps(document, indent=1) + "\n"
         write_text(path, text)
 
     def validation(self, fold: int, site: str | None = None) -> list[str]:
-        """Patients held out in a fold, of one site or of all sites."""
+        """Patients held out in a fold, of one site or of all sites and of those outside."""
         self._check_fold(fold)
-        return [patient for name in ([site] if site else self.sites) for patient in self._site(name)[fold]]
+        if site is not None:
+            return self._site(site)[fold]
+        return [*self.inside(fold), *(patient for group in self.outside.values() for patient in group)]
+
+    def inside(self, fold: int) -> list[str]:
+        """Patients held out in a fold, of the sites that take part."""
+        self._check_fold(fold)
+        return [patient for name in self.sites for patient in self._site(name)[fold]]
 
     def training(self, site: str, fold: int) -> list[str]:
         """Patients of a site that a fold does not hold out, with labels or without."""
@@ -136,7 +159,8 @@ class Splits:
 
     def check_patients(self, known: Iterable[str], source: str) -> None:
         """Refuse a split that names patients the data does not have."""
-        if unknown := sorted(set(self.patients) - set(known)):
+        named = {*self.patients, *(patient for group in self.outside.values() for patient in group)}
+        if unknown := sorted(named - set(known)):
             raise DataError(f"{source}: patient {unknown[0]} is not in the data; use the split made for this folder")
 
     def _site(self, site: str) -> list[list[str]]:
@@ -151,7 +175,7 @@ class Splits:
     def _check(self, source: str) -> None:
         if not self.sites:
             raise DataError(f"{source}: contains no site; make a new one: fclseg data split")
-        check_unique(self.patients, source)
+        check_unique([*self.patients, *(patient for group in self.outside.values() for patient in group)], source)
         _check_occupied(self.sites, f"{source}: ")
         for site, folds in self.held_out.items():
             if len(folds) != self.folds:

@@ -1,4 +1,4 @@
-"""Fine-tuning from Python: runs the bundle's own train config, with overrides, in this process.
+"""Fine-tuning: runs the bundle's own train config, with overrides, in this process.
 
 A study calls this thousands of times, so nothing unnecessary is started, read again or written. Network, data,
 augmentation, loss and loop are the same as in ``python -m monai.bundle run``, because they come from the same file.
@@ -49,21 +49,15 @@ def bundle_config(anatomy: Anatomy, name: str) -> Path:
     return bundle_folder(anatomy.bundle) / "configs" / name
 
 
-def finetune(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progress: bool = False) -> FinetuneResult:
-    """Train and evaluate like the bundle. With ``output_dir``, also write model and tables there."""
+def train(spec: FinetuneSpec, output_dir: str | Path | None = None, *, progress: bool = False) -> FinetuneResult:
+    """Train and evaluate like the bundle: until the loss has converged, scored on the images' own grid. With
+    ``output_dir``, also write model and tables there."""
     began = time.perf_counter()
     parser = training_config(spec, output_dir, progress)
     outcome = run_steps(parser)
     history = parser.get_parsed_content("train#history")
     evaluator = parser.get_parsed_content("validate#evaluator")
     return FinetuneResult(outcome, list(history.losses), time.perf_counter() - began, evaluator)
-
-
-def run_bundle(anatomy: Anatomy, changes: Mapping[str, object]) -> Evaluation:
-    """Train like ``python -m monai.bundle run`` with these overrides, but without its messages."""
-    parser = _config(anatomy)
-    parser.update(dict(changes))
-    return run_steps(parser)
 
 
 def run_steps(parser: ConfigParser) -> Evaluation:
@@ -78,13 +72,6 @@ def run_steps(parser: ConfigParser) -> Evaluation:
     return outcome
 
 
-def _config(anatomy: Anatomy) -> ConfigParser:
-    parser = ConfigParser()
-    parser.read_config(bundle_config(anatomy, "train.json"))
-    parser.read_meta(bundle_config(anatomy, "metadata.json"))
-    return parser
-
-
 def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress: bool) -> ConfigParser:
     """The bundle's train config with the values of this spec instead of its defaults.
 
@@ -92,7 +79,9 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
     folder names, which anybody may have chosen. So they are passed as tuples, and paths as ``Path``: MONAI leaves these
     alone.
     """
-    parser = _config(spec.anatomy)
+    parser = ConfigParser()
+    parser.read_config(bundle_config(spec.anatomy, "train.json"))
+    parser.read_meta(bundle_config(spec.anatomy, "metadata.json"))
     parser.update(
         {
             "dataset_dir": Path(spec.dataset_dir),
@@ -108,10 +97,6 @@ def training_config(spec: FinetuneSpec, output_dir: str | Path | None, progress:
             "seed": spec.seed,
             "hd95": spec.hd95,
             "progress": progress,
-            # Studies compare methods, so all of them train equally long and are scored on the network's own grid.
-            "epochs": "$@settings.finetuning.epochs_for(@steps_per_epoch)",
-            "original_grid": False,
-            "refined": "$@settings.finetuning.refined",
             **spec.overrides,
         }
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.registry import get_anatomy
-from fclseg.finetune.run import FinetuneSpec, finetune
+from fclseg.finetune.run import FinetuneSpec, train
 from fclseg.networks.model_file import MODEL, load_model, write_model
 from fclseg.phantom.slices import phantom_folder
 from fclseg.resources import shipped_model
@@ -64,7 +64,7 @@ def train_on(folder: Path, recipe: Recipe, name: str, output: Path) -> Path:
         seed=recipe.seed,
         overrides={"epochs": recipe.epochs, "learning_rate": recipe.lr},
     )
-    finetune(spec, output, progress=True)
+    train(spec, output, progress=True)
     return output / MODEL
 
 

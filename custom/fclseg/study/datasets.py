@@ -9,6 +9,7 @@ from pathlib import Path
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
+from fclseg.data.hospitals import sites_by
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
 from fclseg.phantom.dataset import phantom_sites, write_phantom
@@ -33,24 +34,38 @@ def fingerprint(volumes: Sequence[Volume], root: Path, splits: Splits) -> str:
         digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
         with open(path, "rb") as stream:
             digest.update(stream.read() if path in labels else stream.read(HEAD_BYTES))
-    digest.update(json.dumps([splits.sites, splits.held_out], sort_keys=True).encode())
+    parts = [splits.sites, splits.held_out, splits.outside]
+    digest.update(json.dumps(parts, sort_keys=True).encode())
     return digest.hexdigest()[:20]
 
 
 def prepare_dataset(
-    root: Path, out: Path, *, sites: int | Mapping[str, str], splits: Path | None = None, seed: int = 0
+    root: Path,
+    out: Path,
+    *,
+    sites: int | str | Mapping[str, str],
+    splits: Path | None = None,
+    seed: int = 0,
+    hold_out: str | None = None,
 ) -> Dataset:
     """A folder of images with its split: the given file, or a split that is made once and kept in the study's folder.
 
-    Patients without labels take part in pre-training only. Folds and labelled subsets contain labelled patients.
+    ``sites`` is a number, a mapping patient -> site, or what sites are made by (``data.hospitals.sites_by``). The site
+    ``hold_out`` takes part in nothing and is scored in every fold. Patients without labels take part in pre-training
+    only. Folds and labelled subsets contain labelled patients.
     """
     root = Path(root).absolute()
     volumes = read_folder(root)
     patients = sorted({volume.patient for volume in volumes})
     labelled = {volume.patient for volume in volumes if volume.label is not None}
     if splits is None:
-        splits = _kept_split(root.name, out, patients, labelled, sites, seed)
+        chosen = sites_by(root, volumes, sites) if isinstance(sites, str) else sites
+        splits = _kept_split(root.name, out, patients, labelled, chosen, seed)
     split = Splits.load(splits)
+    if hold_out is not None:
+        split = split.without(hold_out)
+        splits = out / "splits" / f"{Path(splits).stem}-without-{hold_out}.json"
+        split.save(splits)
     split.check_patients(patients, str(splits))
     held_out = {patient for fold in range(split.folds) for patient in split.validation(fold)}
     if without := sorted(held_out - labelled):
@@ -76,8 +91,12 @@ def _kept_split(
 ) -> Path:
     """The split file of these patients in the study's folder. Other patients in a folder of this name get another."""
     number = sites if isinstance(sites, int) else len(set(sites.values()))
-    folds = min(FOLDS, max(FEWEST_FOLDS, len(labelled) // number))
-    who = hashlib.sha256(json.dumps([patients, sorted(labelled)]).encode()).hexdigest()[:8]
+    fewest = len(labelled) // number
+    if not isinstance(sites, int):  # hospitals differ in size
+        fewest = min(sum(sites[one] == site for one in labelled if one in sites) for site in set(sites.values()))
+    folds = min(FOLDS, max(FEWEST_FOLDS, fewest))
+    known = [patients, sorted(labelled), *([] if isinstance(sites, int) else [sorted(sites.items())])]
+    who = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:8]
     path = out / "splits" / f"{name}-{number}-sites-seed{seed}-{who}.json"
     if not path.exists():
         unlabelled = [patient for patient in patients if patient not in labelled]

@@ -99,6 +99,7 @@ class Entry(Place):
     runs: list[RunScore]
     scores: list[SeedScore]
     comparison: ComparisonFigures | None
+    hospitals: dict[str, float]  # Dice of each hospital's held-out patients
 
 
 class Curve(Place):
@@ -137,6 +138,7 @@ class DatasetFacts(TypedDict):
     structures: list[dict[str, Any]]
     fingerprint: str
     sites: dict[str, int]
+    outside: dict[str, int]  # hospitals that took part in nothing
 
 
 class Settings(TypedDict):

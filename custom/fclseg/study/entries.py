@@ -78,22 +78,46 @@ def _entry(request: Request, finished: Finished, row: TableRow, labels: int, mod
             for run, number, value in scores
         ],
         comparison=None,
+        hospitals=dice_by_hospital(mine),
     )
 
 
 def dice_by_site(cell: Finetuning, result: FinetuningResult) -> dict[str, float]:
     """A fine-tuning's Dice at its site. A fine-tuning without a site (federated, centralised, transfer) is scored at
     each site that holds out patients, on that site's patients only."""
-    if cell.site is not None:
+    splits = Splits.load(cell.data.splits)
+    if cell.site is not None and not splits.outside:
         return {cell.site: result["dice"]}
+    scores = patient_dice(result)
+    if cell.site is not None:
+        return {cell.site: fmean(scores[patient] for patient in splits.inside(cell.fold))}
+    return _by_hospital(scores, splits.sites)
+
+
+def dice_by_hospital(cells: Sequence[tuple[Finetuning, FinetuningResult]]) -> dict[str, float]:
+    """The Dice of each hospital's held-out patients, averaged over fine-tunings; also of one that took no part."""
+    found = defaultdict(list)
+    for cell, result in cells:
+        splits = Splits.load(cell.data.splits)
+        for hospital, value in _by_hospital(patient_dice(result), splits.sites | splits.outside).items():
+            found[hospital].append(value)
+    return {hospital: fmean(values) for hospital, values in found.items()}
+
+
+def patient_dice(result: FinetuningResult) -> dict[str, float]:
+    """The mean Dice of each scored patient over frames and structures."""
     dice = next(metric for metric in result["metrics"] if metric["name"] == "dice")
     names = [f"dice_{structure}" for structure in dice["structures"]]
     volumes = defaultdict(list)
-    for volume in result["volumes"]:
+    for volume in result.get("volumes", []):
         volumes[volume["patient"]].append(fmean(volume[name] for name in names))
+    return {patient: fmean(values) for patient, values in volumes.items()}
+
+
+def _by_hospital(scores: dict[str, float], sites: dict[str, list[str]]) -> dict[str, float]:
     found = {}
-    for site, patients in Splits.load(cell.data.splits).sites.items():
-        if values := [fmean(volumes[patient]) for patient in patients if patient in volumes]:
+    for site, patients in sites.items():
+        if values := [scores[patient] for patient in patients if patient in scores]:
             found[site] = fmean(values)
     return found
 

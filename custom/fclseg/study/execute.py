@@ -15,7 +15,7 @@ from fclseg.files import private_folder
 from fclseg.finetune.dataset import open_labelled
 from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
-from fclseg.finetune.run import FinetuneResult, FinetuneSpec, finetune
+from fclseg.finetune.run import FinetuneResult, FinetuneSpec
 from fclseg.flare.runs.run_folder import GLOBAL
 from fclseg.networks.model_file import load_model
 from fclseg.resources import shipped_model
@@ -23,6 +23,7 @@ from fclseg.study.cache import Cache
 from fclseg.study.cells import FROZEN, Cell, Finetuning, Pretraining
 from fclseg.study.document import FinetuningResult, PretrainingResult
 from fclseg.study.federated_finetuning import finetune_federated
+from fclseg.study.fixed_training import train_fixed
 from fclseg.study.shown_slice import shown_slice
 
 
@@ -102,7 +103,7 @@ def untrained(cell: Finetuning, starts: dict[str, Path], splits: Splits) -> tupl
 
 
 def finetune_here(cell: Finetuning, start: Path | None, chosen: Draw) -> FinetuneResult:
-    """Fine-tune in one place with the bundle's own training, and score the held-out patients of every site."""
+    """Fine-tune in one place, and score the held-out patients of every site."""
     spec = FinetuneSpec(
         dataset_dir=cell.data.root,
         train_patients=chosen.patients,
@@ -118,7 +119,7 @@ def finetune_here(cell: Finetuning, start: Path | None, chosen: Draw) -> Finetun
         overrides={"settings": cell.preset},
     )
     with contextlib.redirect_stdout(io.StringIO()):  # no progress bars: several workers share one terminal
-        return finetune(spec)
+        return train_fixed(spec)
 
 
 def shows_picture(cell: Finetuning, splits: Splits) -> bool:

@@ -48,7 +48,7 @@ def _mode_tables(study: Study, mode: str) -> list[str]:
     if not any(entry["mode"] == mode for entry in study["entries"]):
         return []
     shown = [part(study, mode) for part in (dice_table, comparison_table, structure_table)]
-    return [f"## Dice, {MODES[mode]}", *shown]
+    return [f"## Dice, {MODES[mode]}", *shown, *filter(None, [hospital_table(study, mode)])]
 
 
 def dice_table(study: Study, mode: str) -> str:
@@ -107,6 +107,31 @@ def structure_table(study: Study, mode: str) -> str:
         f"{metric['title']} {name}" + (f", {metric['unit']}" if metric["unit"] else "") for metric, name in columns
     ]
     return table(["Means", *heads], lines)
+
+
+def hospitals(study: Study) -> dict[str, str]:
+    """The hospitals whose patients were scored, with the words of their column; none if there is only one."""
+    data = study["settings"]["target"] or study["settings"]["data"]
+    outside = data["outside"] if data else {}
+    found = dict.fromkeys(name for entry in study["entries"] for name in entry["hospitals"])
+    return {name: f"{name}, held out" if name in outside else name for name in found} if len(found) > 1 else {}
+
+
+def hospital_table(study: Study, mode: str) -> str:
+    """The Dice of each hospital's held-out patients, and that of the worst hospital."""
+    if not (shown := hospitals(study)):
+        return ""
+    titles = {row["key"]: row["title"] for row in study["rows"]}
+    lines = [
+        [
+            f"{titles[entry['row']]}, {study['symbol']}={entry['labels']}",
+            *(f"{entry['hospitals'][name]:.3f}" if name in entry["hospitals"] else "–" for name in shown),
+            f"{min(entry['hospitals'].values()):.3f}",
+        ]
+        for entry in study["entries"]
+        if entry["mode"] == mode and entry["hospitals"]
+    ]
+    return table(["Dice of the patients of", *shown.values(), "worst"], lines)
 
 
 def metric_columns(study: Study, entries: Iterable[Entry]) -> list[tuple[Metric, str]]:

@@ -7,12 +7,12 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from math import isfinite
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from fclseg import __version__
 from fclseg.data.sites import Splits
+from fclseg.device import processor
 from fclseg.documents import understood
 from fclseg.presets import Preset
 from fclseg.study.cache import AGAIN, Cache
@@ -169,23 +169,18 @@ def settings(request: Request) -> Settings:
 
 
 def _dataset(data: Dataset) -> DatasetFacts:
-    sites = {site: len(patients) for site, patients in Splits.load(data.splits).sites.items()}
+    splits = Splits.load(data.splits)
     return {
         "name": data.root.name,
         "anatomy": data.anatomy.title,
         "structures": data.anatomy.legend(),
         "fingerprint": data.fingerprint,
-        "sites": sites,
+        "sites": {site: len(patients) for site, patients in splits.sites.items()},
+        "outside": {site: len(patients) for site, patients in splits.outside.items()},
     }
 
 
 def machine() -> dict[str, Any]:
     """The hardware, so that a reader can judge the durations."""
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [
-            line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")
-        ]
-        model = names[0] if names else model
-    return {"processor": model, "cores": os.cpu_count(), "python": sys.version.split()[0], "system": platform.system()}
+    python = sys.version.split()[0]
+    return {"processor": processor(), "cores": os.cpu_count(), "python": python, "system": platform.system()}

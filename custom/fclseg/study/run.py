@@ -45,6 +45,8 @@ class Options:
     baseline: str | None = None
     data: Path | None = None
     sites: int = 4
+    sites_by: str | None = None  # an entry of Info.cfg such as centre, or a table of patients and sites
+    hold_out: str | None = None  # a site that takes part in nothing and is scored
     splits: Path | None = None
     transfer_data: Path | None = None
     patients: int = 10
@@ -52,8 +54,20 @@ class Options:
     command: str = ""
 
 
-def run_study(options: Options) -> int:
-    """Run what is missing, write tables and report, print where they are. Returns 1 if a cell failed."""
+@dataclass(frozen=True)
+class Studied:
+    """A table: everything in ``study.json``, the folder with its files, its report, and the cells that failed."""
+
+    study: Study
+    folder: Path
+    report: Path
+    failures: tuple[Failure, ...]
+
+
+def run_study(options: Options) -> Studied:
+    """Run what is missing, and write tables and report."""
+    if options.table not in TABLES:
+        raise FCLSegError(f"there is no table '{options.table}': choose one of {', '.join(TABLES)}")
     table = TABLES[options.table]
     preset = get_preset(options.preset, **options.changes)
     added = JobOptions.make(options.job_settings, options.filters)
@@ -68,11 +82,7 @@ def run_study(options: Options) -> int:
         document, failures = fill_table(options, table, rows, out)
     folder = out / table.name
     write_exports(document, folder)
-    page = write_report(folder, command=options.command)
-    show(document, failures)
-    print(f"report: {page}")
-    print(f"tables: {folder}/table.md, table.csv, runs.csv, study.json")
-    return 1 if failures else 0
+    return Studied(document, folder, write_report(folder, command=options.command), tuple(failures))
 
 
 def fill_table(options: Options, table: Table, rows: Sequence[TableRow], out: Path) -> tuple[Study, Sequence[Failure]]:
@@ -128,7 +138,10 @@ def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Datase
     if options.data is None and options.splits is not None:
         raise FCLSegError("--splits needs the data folder it was made for: give --data as well")
     if options.data is not None:
-        data = prepare_dataset(options.data, out, sites=options.sites, splits=options.splits)
+        sites = options.sites_by or options.sites
+        data = prepare_dataset(options.data, out, sites=sites, splits=options.splits, hold_out=options.hold_out)
+    elif options.sites_by or options.hold_out:
+        raise FCLSegError("--sites-by and --hold-out are about hospitals in your data: give --data as well")
     else:
         data = phantom_dataset("acdc", out, sites=options.sites, patients=options.patients)
     if table.name != "transfer":
@@ -140,8 +153,9 @@ def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Datase
     return data, phantom_dataset("hvsmr", out, sites=1, patients=options.patients, seed=1)
 
 
-def show(document: Study, failures: Sequence[Failure]) -> None:
-    """Print the figures. Failures go to stderr."""
+def show(studied: Studied) -> None:
+    """Print the figures and where the files are. Failures go to stderr."""
+    document, failures = studied.study, studied.failures
     if not document["entries"]:
         print(markdown(document))
     for mode in document["modes"]:
@@ -151,3 +165,5 @@ def show(document: Study, failures: Sequence[Failure]) -> None:
         print(f"failed: {failure.cell.describe()}: {failure.reason}", file=sys.stderr)
     if failures:
         print(f"{len(failures)} cells failed; run the same command to try them again", file=sys.stderr)
+    print(f"report: {studied.report}")
+    print(f"tables: {studied.folder}/table.md, table.csv, runs.csv, study.json")

@@ -11,7 +11,7 @@ from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.errors import FCLSegError
 from fclseg.files import write_text
 from fclseg.study.document import Entry, RunRecord, Study, read_study
-from fclseg.study.export import MODES, figure, find_entry, metric_columns, p_text
+from fclseg.study.export import MODES, figure, find_entry, hospitals, metric_columns, p_text
 from fclseg.study.progress import duration
 from fclseg.study.report import curves
 from fclseg.study.report.pictures import comparison, legend
@@ -122,7 +122,12 @@ def render(studies: list[dict[str, Any]], runs: list[dict[str, Any]], command: s
     )
     environment.filters |= {"duration": duration, "p_text": p_text}
     environment.globals |= {"find_entry": find_entry, "established": established, "figure": figure}
-    environment.globals |= {"metric_columns": metric_columns, "MODES": MODES, "SIGNIFICANT": SIGNIFICANT}
+    environment.globals |= {
+        "metric_columns": metric_columns,
+        "hospitals": hospitals,
+        "MODES": MODES,
+        "SIGNIFICANT": SIGNIFICANT,
+    }
     written = {"date": time.strftime("%Y-%m-%d %H:%M %Z"), "version": __version__, "command": command}
     title = " · ".join(study["title"] for study in studies) or f"Pre-training run {runs[0]['name']}"
     return environment.get_template("page.html").render(title=title, studies=studies, runs=runs, written=written)
