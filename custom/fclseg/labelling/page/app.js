@@ -90,7 +90,7 @@ function show() {
   const { record, slice, volume } = editor;
   element("patient").textContent = patient.name;
   element("place").textContent = `${frame.phase || (frame.frame ? `frame ${frame.frame}` : "")} slice ${slice + 1} of ${volume.slices}${record.state === "open" ? "" : ` · ${record.state === "done" ? "labelled" : record.state}`}`;
-  element("done").firstChild.textContent = record.state === "done" ? "Next " : "Done ";
+  element("done").firstChild.textContent = record.state === "done" ? "Labelled · next " : "Done ";
   element("exclude").textContent = record.state === "excluded" ? "Include" : "Exclude";
   element("undo").disabled = !editor.history.undo.length;
   element("redo").disabled = !editor.history.redo.length;

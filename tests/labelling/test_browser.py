@@ -1,0 +1,184 @@
+"""A person's work in a real browser: label three slices, reload, find them saved; a second window; a tablet."""
+
+import os
+
+import nibabel as nib
+import numpy as np
+import pytest
+import torch
+from browser import browser, missing
+
+from fclseg.anatomy.folders import read_folder
+from fclseg.data.check import check_folder
+from fclseg.labelling.serve import serving
+from fclseg.phantom.dataset import write_phantom
+
+PORT = int(os.environ.get("FCLSEG_TEST_PORT", "27000"))
+SHOTS = os.environ.get("FCLSEG_SCREENSHOTS")
+READY = "return window.fclseg && fclseg.editor.volume && fclseg.editor.volume.outlined"
+SAVED = "return document.getElementById('saved').textContent === 'saved'"
+
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(
+        missing() is not None, reason=f"{missing()} is not installed, so there is no browser to test with"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Three patients without labels."""
+    folder = tmp_path_factory.mktemp("browser") / "data"
+    write_phantom(folder, "acdc", patients=3, seed=4, frames=2)
+    for label in folder.rglob("*_gt.nii.gz"):
+        label.unlink()
+    return folder
+
+
+@pytest.fixture
+def server(data, tmp_path):
+    torch.set_num_threads(1)
+    with serving(data, tmp_path / "labels", who="anna", port=PORT, tell=lambda text: None) as made:
+        yield made
+
+
+def shot(window, name):
+    if SHOTS:
+        window.screenshot(f"{SHOTS}/{name}.png")
+
+
+def place(window):
+    return tuple(window.run("return [fclseg.editor.volume.index, fclseg.editor.slice]"))
+
+
+def plane(window):
+    """The outlines on the page as an array [row, column]."""
+    shape = window.run("return [fclseg.editor.volume.height, fclseg.editor.volume.width]")
+    return np.array(window.run("return Array.from(fclseg.editor.labels)"), np.uint8).reshape(shape)
+
+
+def edge(window, value):
+    """A point on the right outline of a structure's region, in pixels of the window, and the zoom."""
+    script = """const {view, editor} = fclseg, {width, height} = editor.volume;
+        let best = null;
+        editor.labels.forEach((label, i) => { if (label === arguments[0]) {
+            const x = i % width, y = Math.floor(i / width);
+            if (!best || x > best[0]) best = [x, y]; } });
+        const box = view.canvas.getBoundingClientRect(), at = view.toScreen([best[0] + 0.5, best[1]]);
+        return [box.x + at[0], box.y + at[1], view.zoom];"""
+    return window.run(script, value)
+
+
+def written(server, at):
+    """The slice in the file, as [row, column]."""
+    session = server.answers.session
+    volume = session.volumes[at[0]]
+    stored = np.asarray(nib.load(session.folder.label_file(volume)).dataobj)
+    return volume.storage.inside(stored)[:, :, at[1]].T
+
+
+def test_three_slices_are_labelled_and_found_again(server):
+    with browser(PORT + 1) as window:
+        window.open(server.link)
+        window.until(READY)
+        window.until("return fclseg.world().outlined[0] === fclseg.world().outlined[1]")
+        window.until("return fclseg.world().next.length > 3")
+        done = {}
+
+        first, before = place(window), plane(window)  # drag the outer wall outwards
+        x, y, zoom = edge(window, 2)
+        window.stroke([(x, y), (x + 2 * zoom, y), (x + 5 * zoom, y)])
+        window.until(SAVED)
+        dragged = plane(window)
+        assert (dragged == 2).sum() > (before == 2).sum() and ((dragged == 3) == (before == 3)).all()
+        shot(window, "desktop")
+        window.press("z", "Control")
+        assert (plane(window) == before).all()
+        window.press("y", "Control")
+        assert (plane(window) == dragged).all()
+        done[first] = dragged
+        window.press("Enter")
+        window.until(
+            "return fclseg.editor.volume.index !== arguments[0] || fclseg.editor.slice !== arguments[1]", *first
+        )
+
+        window.until(READY)  # brush the left ventricle, erase some of it
+        second = place(window)
+        window.press("b")
+        window.press("3")
+        x, y, zoom = edge(window, 3) if (plane(window) == 3).any() else (700, 400, 3)
+        window.stroke([(x, y), (x + 3 * zoom, y + 3 * zoom)])
+        window.until(SAVED)
+        painted = plane(window)
+        window.press("e")
+        window.stroke([(x + 3 * zoom, y + 3 * zoom), (x + 3 * zoom, y + 4 * zoom)])
+        window.until(SAVED)
+        done[second] = plane(window)
+        assert (painted == 3).sum() > (done[second] == 3).sum() > 0
+        window.press("Enter")
+        window.until(
+            "return fclseg.editor.volume.index !== arguments[0] || fclseg.editor.slice !== arguments[1]", *second
+        )
+
+        window.until(READY)  # no ventricle
+        third = place(window)
+        window.press("n")
+        window.until(
+            "return fclseg.editor.volume.index !== arguments[0] || fclseg.editor.slice !== arguments[1]", *third
+        )
+        done[third] = np.zeros_like(done[second]) if done[second].shape else None
+        assert len(done) == 3
+
+        window.open(f"http://127.0.0.1:{PORT}/")  # reload
+        window.until(READY)
+        for at, expected in done.items():
+            window.run("fclseg.go(arguments[0], arguments[1])", *at)
+            window.until(
+                "return fclseg.editor.volume.index === arguments[0] && fclseg.editor.slice === arguments[1]", *at
+            )
+            assert window.run("return fclseg.editor.record.state") == "done"
+            if at != third:
+                np.testing.assert_array_equal(plane(window), expected)
+            np.testing.assert_array_equal(written(server, at), plane(window))
+        assert not plane(window).any()
+        assert [line for line in window.complaints() if "favicon" not in line] == []
+    report = check_folder(server.answers.session.out)
+    assert report.problems == [] and sum(patient.slices for patient in report.patients) == 3
+    assert all(volume.anatomy.name == "acdc" for volume in read_folder(server.answers.session.out))
+
+
+def test_the_later_of_two_windows_is_told(server):
+    with browser(PORT + 1) as one, browser(PORT + 2) as other:
+        for window in (one, other):
+            window.open(server.link)
+            window.until(READY)
+        at = place(one)
+        other.run("fclseg.go(arguments[0], arguments[1])", *at)
+        other.until("return fclseg.editor.volume.index === arguments[0] && fclseg.editor.slice === arguments[1]", *at)
+        one.press(".")
+        one.until(SAVED)
+        mine = plane(one)
+        other.press(",")
+        other.until("return !document.getElementById('banner').hidden")
+        assert "changed meanwhile" in other.run("return document.getElementById('banner').textContent")
+        other.run("document.querySelector('#banner button').click()")  # show that one
+        other.until("return fclseg.editor.record.revision === 1")
+        np.testing.assert_array_equal(plane(other), mine)
+
+
+def test_a_tablet_draws_with_a_finger(server):
+    with browser(PORT + 1, 820, 1180, touch=True) as window:
+        window.open(server.link)
+        window.until(READY)
+        at, before = place(window), plane(window)
+        x, y, zoom = edge(window, 2)
+        window.stroke([(x, y), (x + zoom, y), (x + 4 * zoom, y)], "touch")
+        window.until(SAVED)
+        after = plane(window)
+        assert (after == 2).sum() > (before == 2).sum()
+        shot(window, "tablet")
+        window.run("document.getElementById('done').click()")
+        window.until("return fclseg.editor.volume.index !== arguments[0] || fclseg.editor.slice !== arguments[1]", *at)
+        np.testing.assert_array_equal(written(server, at), after)
