@@ -1,7 +1,8 @@
 """Dice on patients who were not labelled, against how many slices were labelled, of whom, and in which order.
 
 Every second patient of the folder can be labelled with the experts' label maps; the others are scored, on the network's
-grid and without averaging over rotations. Every training starts from the shipped weights. Three ways to spend a number of slices are compared:
+grid and without averaging over rotations. Every training starts from the shipped weights. Three ways to spend a number
+of slices are compared:
 
     whole     all slices of as few hearts as possible: patient by patient, both phases (as many hearts as fit)
     random    slices with the organ's neighbourhood, drawn at random over all hearts of the pool
@@ -9,7 +10,7 @@ grid and without averaging over rotations. Every training starts from the shippe
 
 Results are kept in --out, one file per training, so that an interrupted benchmark continues.
 
-    python benchmarks/labelled_slices.py --data ACDC --out DIR [--slices 10 20 40] [--seeds 3] [--patients 26] [--most 1]
+    python benchmarks/labelled_slices.py --data ACDC --out DIR [--slices 10 20 40] [--seeds 3] [--patients 26]
 """
 
 import argparse
