@@ -1,5 +1,6 @@
 """Settings of the documentation site (``make docs``). Reference pages are generated from the code first."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -24,5 +25,19 @@ myst_enable_extensions = ["colon_fence"]
 autodoc_typehints = "description"
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
+
+OUTSIDE = re.compile(r"\]\(((?:\.\./)+[^)#]+\.md)\)")
+
+
+def link_files(app, docname: str, source: list[str]) -> None:
+    """Markdown files outside of docs/ (README, bundles) are offered as files. A missing one is a warning."""
+    page, docs = Path(app.srcdir, f"{docname}.md"), Path(app.srcdir).resolve()
+    outside = lambda target: not (page.parent / target).resolve().is_relative_to(docs)  # noqa: E731
+    source[0] = OUTSIDE.sub(lambda match: f"](path:{match[1]})" if outside(match[1]) else match[0], source[0])
+
+
+def setup(app) -> None:
+    app.connect("source-read", link_files)
+
 
 write_pages(Path(__file__).parent / "reference" / "generated")

@@ -1,6 +1,6 @@
 """A server, sites and a lead as processes on this machine, with the mutual-TLS kits made by ``nvflare provision``.
 
-The steps are those that docs/operations.md describes for each party.
+The steps are those that docs/howto/ describes for each party.
 """
 
 import contextlib

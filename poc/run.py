@@ -4,7 +4,7 @@
     python poc/run.py --out poc_output                      two phantom hospitals
     python poc/run.py --out poc_output --data site-1=/data/a --data site-2=/data/b --preset small --rounds 30
 
-It follows the steps in docs/operations.md: provision, set the data folder, start, submit, wait, download, stop.
+It follows the steps in docs/howto/lead.md: provision, set the data folder, start, submit, wait, download, stop.
 """
 
 import argparse

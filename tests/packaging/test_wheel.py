@@ -1,6 +1,7 @@
 """The wheel, installed into a new environment and used in an empty folder, far from any source checkout."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,10 @@ from fclseg.federation.exchange import ROWS
 from fclseg.finetune.weights import RECIPES
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SOURCES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "custom", "bundles", "jobs")
+CONTAINERFILE = CHECKOUT / "deploy" / "Containerfile"
+COPIES = re.findall(r"^COPY (.+)$", CONTAINERFILE.read_text(), re.MULTILINE)
+SOURCES = [name for line in COPIES for name in line.split()[:-1]]
+"""What the container's file copies: a wheel that can be built from it is a package that the container can install."""
 NOT_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info", "eval")
 
 pytestmark = [pytest.mark.nightly, pytest.mark.simulator]

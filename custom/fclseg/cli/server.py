@@ -18,7 +18,7 @@ def register(subparsers) -> None:
         "init",
         help="make a startup kit for the server, each hospital, the coordinator and the lead",
         description="Make a startup kit for every party. The folder contains the private keys of all: send each "
-        "hospital only its own kit. docs/operations.md explains how hospitals can make their own keys.",
+        "hospital only its own kit. docs/howto/hospital.md explains how hospitals can make their own keys.",
         epilog="example:\n  fclseg server init federation --host fl.hospital.org --sites hospital-a,hospital-b --start",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -113,7 +113,7 @@ def _read_phases(scan: Scan, path: Path, needed: bool) -> dict[int, str]:
 _HEALTHY = "Petersen et al., J Cardiovasc Magn Reson 2017;19:18 (UK Biobank, healthy Caucasians aged 45 to 74)"
 
 _RV_CAUTION = "less reliable than the LV's: off by 10 points or more on average in held-out patients"
-"""docs/results.md, "Evaluation against inference"."""
+"""docs/results.md, "Inference"."""
 
 ANATOMY = Anatomy(
     name="acdc",
