@@ -13,7 +13,7 @@ from fclseg import __version__
 project, author, release, version = "FCLSeg", "The FCLSeg developers", __version__, __version__
 project_copyright = author
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["quickstart.ipynb"]
 html_theme = "furo"
 html_title = f"FCLSeg {release}"

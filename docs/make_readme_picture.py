@@ -28,15 +28,17 @@ VALUES = {structure.name: structure.value for structure in ANATOMY.structures}
 COLOURS = {structure.name: structure.colour for structure in ANATOMY.structures}
 
 
-def segmented(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Images and labels over the cycle (x, y, slice, frame), and the LV volume of each frame in ml."""
+def segmented(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Images and labels over the cycle (x, y, slice, frame), LV volumes in ml, and the true ejection fraction."""
     write_phantom(folder / "data", patients=1, seed=SEED, frames=FRAMES, family="unseen")
     (cine,) = (folder / "data" / PATIENT).glob("*_4d.nii.gz")
     segment(shipped_model(ANATOMY.bundle), cine, folder / "out")
     (found,) = (folder / "out").glob("*_seg.nii.gz")
     image, labels = nib.load(cine), np.asarray(nib.load(found).dataobj)
     millilitres = np.prod(image.header.get_zooms()[:3]) / 1000
-    return np.asarray(image.dataobj), labels, (labels == VALUES["LV"]).sum(axis=(0, 1, 2)) * millilitres
+    volumes = (labels == VALUES["LV"]).sum(axis=(0, 1, 2)) * millilitres
+    truth = [np.sum(np.asarray(nib.load(path).dataobj) == VALUES["LV"]) for path in cine.parent.glob("*_gt.nii.gz")]
+    return np.asarray(image.dataobj), labels, volumes, 1 - min(truth) / max(truth)
 
 
 def crop(labels: np.ndarray, margin: int = 22) -> tuple[slice, slice]:
@@ -46,7 +48,7 @@ def crop(labels: np.ndarray, margin: int = 22) -> tuple[slice, slice]:
     return slice(max(0, low[0]), high[0]), slice(max(0, low[1]), high[1])
 
 
-def draw(images: np.ndarray, labels: np.ndarray, volumes: np.ndarray, out: Path) -> None:
+def draw(images: np.ndarray, labels: np.ndarray, volumes: np.ndarray, true: float, out: Path) -> None:
     box, phases = crop(labels), {"end-diastole": int(volumes.argmax()), "end-systole": int(volumes.argmin())}
     figure, axes = plt.subplots(2, 4, figsize=(11, 5.6), width_ratios=[1, 1, 1, 1.25])
     for row, (phase, frame) in enumerate(phases.items()):
@@ -63,8 +65,8 @@ def draw(images: np.ndarray, labels: np.ndarray, volumes: np.ndarray, out: Path)
         axis.remove()
     curve = figure.add_subplot(grid[:, 3])
     curve.plot(100 * np.arange(len(volumes)) / len(volumes), volumes, "o-", color=COLOURS["LV"])
-    fraction = 100 * (1 - volumes.min() / volumes.max())
-    curve.set(xlabel="% of the cardiac cycle", ylabel="LV volume, ml", title=f"ejection fraction {fraction:.0f} %")
+    title = f"ejection fraction {1 - volumes.min() / volumes.max():.0%} (true: {true:.0%})"
+    curve.set(xlabel="% of the cardiac cycle", ylabel="LV volume, ml", title=title)
     curve.set_ylim(bottom=0)
     figure.tight_layout()
     figure.savefig(out, dpi=110)
