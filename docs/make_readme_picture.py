@@ -19,7 +19,6 @@ import numpy as np
 
 from fclseg.anatomy.families.acdc import ANATOMY
 from fclseg.api import segment, write_phantom
-from fclseg.resources import shipped_model
 
 SEED, PATIENT, FRAMES = 5, "patient001", 12
 LEVELS = {"base": 0.25, "middle": 0.5, "apex": 0.75}
@@ -32,7 +31,7 @@ def segmented(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Images and labels over the cycle (x, y, slice, frame), LV volumes in ml, and the true ejection fraction."""
     write_phantom(folder / "data", patients=1, seed=SEED, frames=FRAMES, family="unseen")
     (cine,) = (folder / "data" / PATIENT).glob("*_4d.nii.gz")
-    segment(shipped_model(ANATOMY.bundle), cine, folder / "out")
+    segment(cine, folder / "out")
     (found,) = (folder / "out").glob("*_seg.nii.gz")
     image, labels = nib.load(cine), np.asarray(nib.load(found).dataobj)
     millilitres = np.prod(image.header.get_zooms()[:3]) / 1000
