@@ -13,8 +13,8 @@ from pathlib import Path
 
 from fclseg.errors import FCLSegError
 from fclseg.federation.codecs.presets import get_codec
-from fclseg.federation.exchange import ROWS
 from fclseg.federation.payload import component_arrays, mean_traffic
+from fclseg.methods.exchange import ROWS
 from fclseg.presets import get_preset
 from fclseg.study.tables import paper_tables
 

@@ -24,10 +24,10 @@ sys.path.append(str(Path(__file__).parents[1] / "poc"))
 from faulty_link import FaultyLink
 from parties import SERVER, TEMPLATE, Federation
 
+from fclseg.engine.place import LOCAL_FILE
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import get_row
 from fclseg.flare.jobs import write_job
-from fclseg.flare.place import LOCAL_FILE
+from fclseg.methods.exchange import get_row
 from fclseg.phantom.dataset import write_phantom
 
 SITES, LATE = ("site-1", "site-2"), "site-3"

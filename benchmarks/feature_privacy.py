@@ -18,7 +18,7 @@ import torch
 from fclseg.attacks.report import inversion, membership, reidentification, update
 from fclseg.attacks.target import Target, open_target
 from fclseg.attacks.update import Situation
-from fclseg.privacy.settings import PrivacySettings
+from fclseg.privacy.protections import PrivacySettings
 
 FEATURE_ROWS = [
     PrivacySettings(),

@@ -25,8 +25,8 @@ from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
 from fclseg.data.slices import SliceStore, open_store
 from fclseg.federation.averaging import WeightedMean
-from fclseg.federation.exchange import MEAN, Row, get_row
 from fclseg.federation.states import to_arrays, to_tensors
+from fclseg.methods.exchange import MEAN, Row, get_row
 from fclseg.methods.fcl import FCL
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import cosine_lr, make_optimizer, train_round

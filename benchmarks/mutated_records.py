@@ -27,8 +27,9 @@ from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.assignment import read_assignment
 from fclseg.data.sites import Splits
 from fclseg.documents import read_json
-from fclseg.flare.runs.run_folder import RunFolder
-from fclseg.hospital.policy import Policy, read_site_file
+from fclseg.engine.place import read_site_file
+from fclseg.engine.run_folder import RunFolder
+from fclseg.hospital.policy import Policy
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.model_file import TrainedModel, load_model, write_model
 from fclseg.phantom.dataset import write_phantom

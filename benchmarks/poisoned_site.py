@@ -17,9 +17,9 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "flare"))
 from inprocess import InProcess
 
+from fclseg.engine.messages import Message
+from fclseg.engine.run_folder import GLOBAL
 from fclseg.finetune.run import FinetuneSpec
-from fclseg.flare.messages import Message
-from fclseg.flare.runs.run_folder import GLOBAL
 from fclseg.phantom.dataset import write_phantom
 from fclseg.study.fixed_training import train_fixed
 
@@ -29,7 +29,6 @@ RUNS = {
     "honest": (False, {}),
     "poisoned, no protection": (True, {"outliers": "off"}),
     "poisoned, outliers refused (default)": (True, {}),
-    "poisoned, outliers clipped": (True, {"outliers": "clip"}),
     "poisoned, coordinate-wise median": (True, {"outliers": "off", "aggregation": "median"}),
     "poisoned, trimmed mean": (True, {"outliers": "off", "aggregation": "trimmed_mean"}),
     "honest, coordinate-wise median": (False, {"aggregation": "median"}),

@@ -13,31 +13,25 @@ A figure that is in DIR/figures.json already is not computed again.
 import argparse
 import json
 import time
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
 
 from fclseg.anatomy.folders import read_folder
-from fclseg.api.pretraining import gather
 from fclseg.attacks.membership import infer_membership
 from fclseg.attacks.target import open_run
 from fclseg.data.sites import Splits
 from fclseg.data.slices import open_store
-from fclseg.federation.exchange import get_row
+from fclseg.engine.run_folder import ENCODER
 from fclseg.finetune.protocols import draw
-from fclseg.flare.model import GlobalModel
-from fclseg.flare.runs.run_folder import ENCODER, RunFolder
-from fclseg.flare.settings import RunSettings
-from fclseg.local.federation import LocalFederation, LocalSite
-from fclseg.methods.training import RoundResult
 from fclseg.presets import Preset, get_preset
-from fclseg.privacy.settings import NO_PROTECTION, PrivacySettings
+from fclseg.privacy.protections import NO_PROTECTION, PrivacySettings
 from fclseg.study.cells import FROZEN, FULL, Dataset, Finetuning
 from fclseg.study.execute import finetune_here
+from fclseg.study.federated import run_here
+from fclseg.study.job_options import JobOptions
 
 RANDOM = "random"
 STRENGTHS = {
@@ -87,22 +81,6 @@ def main() -> None:
                 bench.row(job, privacy, figure, site)
 
 
-class OneFirstRound(LocalFederation):
-    """Protections act on what leaves, so all rows of a job train alike in the first round: that is done only once."""
-
-    trained: ClassVar[dict[tuple[str, str], tuple]] = {}
-
-    def _train(self, site: LocalSite, number: int) -> RoundResult:
-        if number:
-            return super()._train(site, number)
-        key = (self.row.job, site.name)
-        if key not in self.trained:
-            result = super()._train(site, number)
-            self.trained[key] = deepcopy((site.method, site.optimizer)), result
-        (site.method, site.optimizer), result = deepcopy(self.trained[key][0]), self.trained[key][1]
-        return result
-
-
 class Bench:
     """Rows on one data folder, with one split."""
 
@@ -135,24 +113,10 @@ class Bench:
 
     def pretrain(self, job: str, privacy: PrivacySettings, folder: Path) -> dict[str, float]:
         """Pre-train, and keep the networks as a run folder that `fclseg attack` reads."""
-        row, rounds = get_row(job), self.preset.pretraining.rounds
-        made = gather(row, self.volumes, self.split, self.preset, SEED, privacy=privacy, fold=FOLD)
-        federation = OneFirstRound(row, made.sites, SEED, privacy)
-        for number in range(rounds):
-            if number == rounds - 1 and privacy.clip is None:
-                federation.privacy = NO_PROTECTION  # nobody trains with the features of the last round
-            results = federation.round(number).values()
-        (method,) = federation.finish().values()
-        changes = {"local_epochs": self.preset.pretraining.local_epochs}
-        values = {"job": job, "preset": self.preset.name, "rounds": rounds, "changes": changes, "fold": FOLD}
-        settings, run = RunSettings.read({**values, **privacy.shown()}, {}), RunFolder(folder)
-        run.open({"settings": settings.to_dict()}, fresh=True)
-        run.save(GlobalModel(row, federation.means, federation.others, next_round=rounds), {"round": rounds - 1})
-        run.finish(method, settings)
-        return {
-            "loss": float(np.mean([one.loss for one in results])),
-            "feature_std": float(np.mean([one.feature_std for one in results])),
-        }
+        options = JobOptions.make(privacy.shown(), ())
+        last = run_here(job, folder, self.data, self.preset, SEED, options, fold=FOLD).rounds()[-1]
+        reports = [report for report in last["sites"].values() if "loss" in report]
+        return {name: float(np.mean([report[name] for report in reports])) for name in ("loss", "feature_std")}
 
     def membership(self, folder: Path) -> dict[str, float]:
         """Of all patients, because the attack learns nothing from those that the attacker owns."""

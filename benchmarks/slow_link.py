@@ -13,8 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from fclseg.federation.exchange import get_row
-from fclseg.flare.jobs import DEFAULTS, budget, write_job
+from fclseg.engine.job_defaults import DEFAULTS, budget
+from fclseg.flare.jobs import write_job
+from fclseg.methods.exchange import get_row
 from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import full_name, get_preset
 

@@ -8,9 +8,24 @@ absent (with --fraction 0.5), and one line with the mean relative error of d~.
 """
 
 import argparse
+import math
+import tempfile
 from collections import defaultdict
+from pathlib import Path
 
-from recorded_run import add_options, recorded_run
+import numpy as np
+import torch
+
+from fclseg.anatomy.folders import read_folder
+from fclseg.data.sites import Splits
+from fclseg.engine.in_process import open_in_process
+from fclseg.engine.messages import PRETRAIN_TASK, Message
+from fclseg.engine.run_folder import RunFolder
+from fclseg.engine.run_settings import RunSettings
+from fclseg.federation.averaging import WeightedMean
+from fclseg.federation.distance import distance
+from fclseg.federation.states import Arrays, parameter_names, to_arrays
+from fclseg.phantom.dataset import write_phantom
 
 
 def mean(values: list[float]) -> float:
@@ -52,12 +67,71 @@ def report(records: list[dict]) -> None:
     )
 
 
+def watched_run(data: Path, sites: int, settings: RunSettings) -> list[dict]:
+    """The lines of a run in this process. Each says how far the sites' targets were from the true global one: the mean
+    of the targets that all sites had after the round before."""
+    with tempfile.TemporaryDirectory() as folder:
+        split, names = Path(folder) / "splits.json", [f"site-{number + 1}" for number in range(sites)]
+        Splits.make(sorted({volume.patient for volume in read_folder(data)}), sites, folds=2).save(split)
+        shared = {"data": str(data), "splits": str(split)}
+        run = open_in_process(settings, RunFolder(Path(folder) / settings.run), names, shared)
+        records, exchange = [], run._exchange
+        truth: dict[int, Arrays] = {}
+        errors: dict[str, dict[str, float]] = {}
+        trained: dict[str, tuple[Arrays, int]] = {}
+
+        def watch(site: str, task: str, message: Message) -> Message:
+            number, own = message.round_number, run.sites[site].memory.load_before(message.round_number)
+            before = to_arrays(own.component("target")) if own else None
+            result = exchange(site, task, message)
+            if task == PRETRAIN_TASK:
+                online = message.components["online"]
+                trained[site] = to_arrays(run.sites[site].method.send("target")), result.meta["samples"]
+                if number in truth and before and (scale := norm(online, truth[number])):
+                    given = message.components["target"]
+                    known = {"given": given, "own": before}
+                    errors[site] = {name: norm(one, truth[number]) / scale for name, one in known.items()}
+            return result
+
+        def after(record: dict) -> None:
+            number, online = record["round"], run.loop.model.means["online"]
+            record["diagnostics"] = {"target_errors": dict(errors), "d": exact.pop(number, None)}
+            mean_target = WeightedMean("target")
+            for site, (state, samples) in trained.items():
+                mean_target.add(state, samples, site)
+            truth[number + 1] = mean_target.result()
+            exact[number + 1] = distance(online, truth[number + 1])
+            errors.clear()
+            trained.clear()
+            records.append(record)
+
+        exact: dict[int, float] = {}
+        run._exchange = watch
+        run.run(after_round=after)
+        return records
+
+
+def norm(a: Arrays, b: Arrays) -> float:
+    """Euclidean norm of the difference between the parameters of two networks."""
+    return math.sqrt(sum(float(((a[name].astype(np.float64) - b[name]) ** 2).sum()) for name in parameter_names(b)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_options(parser, sites=4, rounds=16)
+    parser.add_argument("--data", type=Path, help="default: a phantom")
+    parser.add_argument("--sites", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--preset", default="small")
     parser.add_argument("--fraction", type=float, default=1.0)
     arguments = parser.parse_args()
-    report(recorded_run(arguments, "--fraction", str(arguments.fraction), "--diagnostics"))
+    torch.set_num_threads(1)
+    values = {"job": "fclopt_dp", "preset": arguments.preset, "rounds": arguments.rounds, "run": "run"}
+    settings = RunSettings.read({**values, "fraction": arguments.fraction}, {})
+    with tempfile.TemporaryDirectory() as folder:
+        data = arguments.data or Path(folder) / "phantom"
+        if arguments.data is None:
+            write_phantom(data, patients=3 * arguments.sites, sites=arguments.sites)
+        report(watched_run(data, arguments.sites, settings))
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ def dataclass_page(title: str, about: str, kind: type) -> str:
 
 
 def write_pages(folder: Path) -> None:
-    from fclseg.flare.settings import RunSettings
+    from fclseg.engine.run_settings import RunSettings
 
     folder.mkdir(parents=True, exist_ok=True)
     job = "The `settings` in a job's `config_fed_server.json`; in a study `--job-set NAME=VALUE`."

@@ -18,10 +18,10 @@ from typing import Any
 
 import yaml
 
+from fclseg.engine.place import LOCAL_FILE
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder
 from fclseg.flare.kits.project import TEMPLATE, find_value
-from fclseg.flare.place import LOCAL_FILE
 
 BIN = Path(sys.executable).parent
 SERVER, LEAD, COORDINATOR = "localhost", "lead@coordinator.org", "admin@coordinator.org"

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from parties import Federation
 
+from fclseg.engine.job_defaults import DEFAULTS, completed
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import get_row
-from fclseg.flare.jobs import DEFAULTS, completed, write_job
+from fclseg.flare.jobs import write_job
+from fclseg.methods.exchange import get_row
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.unet import UNet
 from fclseg.phantom.dataset import write_phantom

@@ -8,11 +8,11 @@ from fclseg.anatomy.families.plain import anatomy_of
 from fclseg.data.assignment import read_assignment
 from fclseg.data.sites import Splits
 from fclseg.documents import read_json, read_json_lines, understood
+from fclseg.engine.place import read_site_file
+from fclseg.engine.run_folder import RunFolder
 from fclseg.errors import DataError, FCLSegError
 from fclseg.files import whole_lines
-from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.hospital.admission import FOLDER, Admissions
-from fclseg.hospital.policy import read_site_file
 from fclseg.study.cache import Cache
 from fclseg.study.report.page import write_report
 

@@ -19,8 +19,9 @@ ORDER = [
     {"federation"},
     {"secure_sums"},
     {"privacy"},
-    {"local"},
-    {"hospital", "flare"},
+    {"engine"},
+    {"hospital"},
+    {"flare"},
     {"inference"},
     {"finetune", "attacks"},
     {"labelling"},
@@ -30,11 +31,6 @@ ORDER = [
     {"cli"},
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
-TABLES = {"fclseg.federation.exchange"}
-"""Plain data that imports only the package's errors, so that every layer may use it."""
-
-TOGETHER = {"hospital", "flare"}
-"""Rooms that still import each other."""
 
 
 def imported(path):
@@ -58,17 +54,8 @@ def test_imports_point_downwards(file):
     if layer != "flare":
         assert not {module for module in modules if module.split(".")[0] == "nvflare"}
     ours = {module for module in modules if module.startswith("fclseg.") and module.split(".")[1] in LEVEL}
-    ours -= {module for module in ours if any(module == table or module.startswith(f"{table}.") for table in TABLES)}
     below = {name for name, level in LEVEL.items() if level < LEVEL.get(layer, 0)} | {layer}
-    below |= TOGETHER if layer in TOGETHER else set()
     assert {module for module in ours if module.split(".")[1] not in below} == set()
-
-
-def test_tables_import_nothing_but_errors():
-    for table in TABLES:
-        path = PACKAGE.joinpath(*table.split(".")[1:]).with_suffix(".py")
-        ours = {module for module in imported(path) if module.split(".")[0] == "fclseg"}
-        assert {module for module in ours if not module.startswith("fclseg.errors")} == set()
 
 
 def test_the_command_line_starts_without_torch():

@@ -16,7 +16,7 @@ from fclseg.attacks.scores import area_under_curve, psnr, ssim, standard_error
 from fclseg.attacks.update import Situation, compressed, sent_update, updates, with_features
 from fclseg.data.sampler import Batch
 from fclseg.methods.base import Method
-from fclseg.privacy.settings import PrivacySettings
+from fclseg.privacy.protections import PrivacySettings
 
 NOTHING = PrivacySettings()
 

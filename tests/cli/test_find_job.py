@@ -13,8 +13,8 @@ import fclseg
 from fclseg.cli import main
 from fclseg.cli.jobs import find_job
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ROWS, Flow, Row
 from fclseg.flare.launch import read_job
+from fclseg.methods.exchange import ROWS, Flow, Row
 
 CHECKOUT = Path(__file__).parents[2]
 

@@ -110,25 +110,3 @@ def test_sites_that_were_all_absent_do_not_move_the_prediction():
     assert DistancePredictor(**predictor.state()) == predictor
     predictor.calibrate(1.0)
     assert predictor.predict({"a": 2.0, "c": 50.0}, trained={"a"}) == 1.0 and predictor.alpha == 0.5
-
-
-def test_the_error_of_the_prediction_is_expected_to_grow_as_the_last_calibration_found():
-    """alpha is off by 20 % after 4 rounds: 5 % per round, and nothing is known beyond 8 rounds."""
-    predictor = DistancePredictor()
-    assert predictor.likely_error(1) == np.inf
-    predictor.calibrate(1.0)
-    predictor.predict({"a": 2.0, "b": 2.0})
-    assert predictor.alpha == 0.5 and predictor.likely_error(1) == np.inf  # one calibration shows no drift
-    for _ in range(3):
-        predictor.predict({"a": 2.0, "b": 2.0})
-    predictor.calibrate(1.25)
-    predictor.predict({"a": 3.0, "b": 3.0})
-    assert predictor.alpha == pytest.approx(1.25 / 3) and predictor.interval == 4
-    assert predictor.likely_error(4) == pytest.approx(1.5 / 1.25 - 1)
-    predictor.predict({"a": 3.0, "b": 3.0})
-    predictor.predict({"a": 3.0, "b": 3.0})
-    assert predictor.likely_error(2) == pytest.approx(0.2) and predictor.likely_error(6) == pytest.approx(0.4)
-    assert predictor.likely_error(7) == np.inf
-    predictor.predict({"a": 3.0})
-    assert predictor.likely_error(1) == np.inf  # alpha is that of two sites
-    assert DistancePredictor(**json.loads(json.dumps(predictor.state()))) == predictor

@@ -1,7 +1,7 @@
 import pytest
 
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ALWAYS, CALIBRATION, NEVER, ROWS, crosses, get_row
+from fclseg.methods.exchange import ALWAYS, CALIBRATION, NEVER, ROWS, crosses, get_row
 
 
 def test_when_a_flow_crosses():

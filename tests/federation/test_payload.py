@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fclseg.cli import main
-from fclseg.federation.exchange import OTHERS, ROWS, Flow, Row
 from fclseg.federation.payload import communication_table, mean_traffic
+from fclseg.methods.exchange import OTHERS, ROWS, Flow, Row
 from fclseg.presets import get_preset
 
 PAPER = {

@@ -10,7 +10,7 @@ from nvflare.apis.job_def import JobMetaKey
 from nvflare.apis.workspace import Workspace
 
 from fclseg.flare.classes import SITE_CLASSES, resources
-from fclseg.flare.place import SIMULATED_JOB
+from fclseg.flare.wire import SIMULATED_JOB
 
 LEAD = "lead@coordinator.org"
 

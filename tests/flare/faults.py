@@ -21,14 +21,14 @@ class FaultyExecutor(SiteExecutor):
         fault = self._faults.get(fl_ctx.get_identity_name())
         train = self.learner.train
 
-        def faulty(data, fl_ctx, abort_signal):
+        def faulty(site, message, fl_ctx):
             if fault == "raise":
                 raise ZeroDivisionError("the site's computer is on fire")
             if fault == "hang":
                 time.sleep(50)
             if fault == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
-            result = train(data, fl_ctx, abort_signal)
+            result = train(site, message, fl_ctx)
             if fault == "nan":
                 next(iter(result.components["online"].values()))[...] = np.nan
             return result

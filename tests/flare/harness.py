@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from fclseg.federation.exchange import get_row
+from fclseg.engine.state_files import read_state
 from fclseg.flare.jobs import write_job
-from fclseg.flare.tensors import read_state
+from fclseg.methods.exchange import get_row
 
 HERE = Path(__file__).parent
 NVFLARE = Path(sys.executable).with_name("nvflare")

@@ -1,33 +1,30 @@
-"""A whole run in this process: the real loop, filters, executors and learners, without a network between them."""
+"""A run with NVFlare's adapters in this process: the real executors, learners and filters of real sites with policies,
+without a network between them. ``fclseg.engine.in_process`` is the transport without NVFlare."""
 
 import importlib
 import json
 from pathlib import Path
 from typing import ClassVar
 
-from contexts import server_context, site_context
-from nvflare.apis.event_type import EventType
-from nvflare.apis.fl_constant import FLContextKey, ReservedKey
+from contexts import site_context
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.signal import Signal
 
-from fclseg.federation.exchange import get_row
+from fclseg.engine.messages import PRETRAIN_TASK
+from fclseg.engine.meter import DOWN, UP, Meter
+from fclseg.engine.place import LOCAL_FILE
+from fclseg.engine.rounds import RunLoop
+from fclseg.engine.run_folder import RunFolder
+from fclseg.engine.run_settings import RunSettings
+from fclseg.engine.state_files import read_state
 from fclseg.flare import jobs
-from fclseg.flare.attendance import Attendance
-from fclseg.flare.controller import read_result
 from fclseg.flare.executor import SiteExecutor
 from fclseg.flare.learner import SiteLearner
-from fclseg.flare.messages import PRETRAIN_TASK
-from fclseg.flare.meter import Meter
-from fclseg.flare.place import LOCAL_FILE
-from fclseg.flare.rounds import RunLoop
-from fclseg.flare.runs.run_folder import RunFolder
-from fclseg.flare.settings import RunSettings
-from fclseg.flare.tensors import read_state
+from fclseg.flare.wire import read_result, to_shareable
 from fclseg.hospital.policy import EVERYTHING
+from fclseg.methods.exchange import get_row
 
 TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8, "batch_size": 8}
-JOB_ID = "job"
 SITES = ("site-1", "site-2", "site-3")
 
 
@@ -59,12 +56,10 @@ class InProcess:
         row = get_row(self.settings.job)
         run_folder = RunFolder(self.run)
         run_folder.open({"settings": self.settings.to_dict()}, fresh=False)
-        run = {"id": run_folder.config["id"], "settings": self.settings.to_dict(), "sites": self.sites, "shared": {}}
-        self.attendance = Attendance(self.sites, self.settings.fraction, self.settings.seed)
-        self.meter = Meter(JOB_ID)
-        self.loop = RunLoop(self.settings, run_folder, run, self.attendance, self.meter)
+        self.meter = Meter()
+        self.loop = RunLoop(self.settings, run_folder, self.sites, self.meter)
+        self.attendance = self.loop.attendance
         settings = self.settings.to_dict()
-        self._down = _filters(jobs.server(row, settings)["task_data_filters"], server_context(self.folder / "server"))
         self._site = {site: _SiteProcess(row, settings, site, self.folder / site) for site in self.sites}
 
     def complete(self) -> list[dict]:
@@ -94,18 +89,11 @@ class InProcess:
         return failures
 
     def _exchange(self, site, task, message, broken):
-        data = self._down(task, message.to_shareable())
-        self.count(EventType.AFTER_TASK_DATA_FILTER, FLContextKey.TASK_DATA, site, data)
-        result = self._site[site].execute(task, data, broken)
-        self.count(EventType.BEFORE_TASK_RESULT_FILTER, FLContextKey.TASK_RESULT, site, result)
-        return read_result(result)
-
-    def count(self, event, key, site, shareable) -> None:
-        context, peer = FLContext(), FLContext()
-        peer.put(ReservedKey.IDENTITY_NAME, site, private=False, sticky=False)
-        context.set_peer_context(peer)
-        context.set_prop(key, shareable, private=True, sticky=False)
-        self.meter.handle_event(event, context)
+        data = to_shareable(message)
+        self.meter.count(DOWN, site, message.payload())
+        result = read_result(self._site[site].execute(task, data, broken))
+        self.meter.count(UP, site, result.payload())
+        return result
 
     def state(self, site: str, round_number: int) -> dict:
         """What the site has stored for a round."""

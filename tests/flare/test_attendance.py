@@ -1,6 +1,6 @@
 """Drawing C_r, and sites that stop answering."""
 
-from fclseg.flare.attendance import Attendance
+from fclseg.engine.attendance import Attendance
 
 SITES = [f"site-{number}" for number in range(1, 11)]
 

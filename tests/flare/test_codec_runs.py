@@ -1,20 +1,17 @@
 """Whole runs with codecs, all parts real except the network: sizes, absent sites, restarts, damage, lost memories."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from inprocess import SITES, TINY, InProcess
 
+from fclseg.engine import site_coding
+from fclseg.engine.state_files import read_state
 from fclseg.federation.codecs.presets import CODECS
-from fclseg.federation.distance import DistancePredictor, distance
-from fclseg.federation.exchange import ROWS
+from fclseg.federation.distance import distance
 from fclseg.federation.payload import component_arrays, mean_traffic, with_prototypes
 from fclseg.federation.states import to_arrays
-from fclseg.flare.filters.codec import DecodeDownload, EncodeUpload
-from fclseg.flare.place import Place
-from fclseg.flare.tensors import read_state
+from fclseg.methods.exchange import ROWS
 
 CHANGES = {**TINY, "channels": [8, 16], "hidden": 64, "bank_size": 128}
 """Large enough to have tensors that are encoded."""
@@ -195,13 +192,13 @@ def test_a_lost_memory_costs_one_round_and_a_whole_network(start):
 @pytest.mark.parametrize("damage", ["flip", "cut", "plain", "text"])
 def test_a_hostile_upload_costs_that_site_its_round(start, monkeypatch, damage):
     run = start("fclopt_dp_tiny", rounds=2)
-    honest = EncodeUpload.change
+    honest = site_coding.encode_upload
 
-    def change(self, message, context):
-        if Place.of_site(context).name != "site-2" or "samples" not in message.meta:
-            return honest(self, message, context)
+    def change(site, codec, message):
         plain = dict(message.components)
-        message = honest(self, message, context)
+        honest(site, codec, message)
+        if site.name != "site-2" or "samples" not in message.meta:
+            return
         if damage == "plain":
             message.components, message.encoded = plain, {}
         for parts in message.encoded.values():
@@ -209,9 +206,8 @@ def test_a_hostile_upload_costs_that_site_its_round(start, monkeypatch, damage):
                 bad = array.copy()
                 bad[bad.size // 2] ^= 255
                 parts[key] = {"flip": bad, "cut": array[:-5], "text": np.array(["x"])}[damage]
-        return message
 
-    monkeypatch.setattr(EncodeUpload, "change", change)
+    monkeypatch.setattr(site_coding, "encode_upload", change)
     for record in run.complete():
         found = statuses(record)
         assert found["site-1"] == found["site-3"] == "ok" and found["site-2"].startswith("site-2: ")
@@ -220,17 +216,17 @@ def test_a_hostile_upload_costs_that_site_its_round(start, monkeypatch, damage):
 def test_an_update_that_is_far_too_long_is_refused_after_decoding(start, monkeypatch):
     """The message itself is valid. Only the decoded network shows that the site multiplied it by a thousand."""
     run = start("fclopt_dp_tiny", rounds=2)
-    honest = EncodeUpload.change
+    honest = site_coding.encode_upload
 
-    def change(self, message, context):
-        if Place.of_site(context).name == "site-2" and "samples" in message.meta:
+    def change(site, codec, message):
+        if site.name == "site-2" and "samples" in message.meta:
             for arrays in message.components.values():
                 for name, array in arrays.items():
                     if array.dtype == np.float32:
                         arrays[name] = array * np.float32(1000)
-        return honest(self, message, context)
+        honest(site, codec, message)
 
-    monkeypatch.setattr(EncodeUpload, "change", change)
+    monkeypatch.setattr(site_coding, "encode_upload", change)
     for record in run.complete():
         found = statuses(record)
         assert found["site-1"] == found["site-3"] == "ok" and "times the median" in found["site-2"]
@@ -238,42 +234,16 @@ def test_an_update_that_is_far_too_long_is_refused_after_decoding(start, monkeyp
 
 def test_a_damaged_download_is_refused_and_sent_whole(start, monkeypatch):
     run = start("fedbyol", "tiny", rounds=3)
-    honest = DecodeDownload.change
+    honest = site_coding.decode_download
 
-    def change(self, message, context):
-        if Place.of_site(context).name == "site-1" and message.round_number == 1:
+    def change(site, codec, message):
+        if site.name == "site-1" and message.round_number == 1:
             message.encoded["online"] = {key: array[::-1].copy() for key, array in message.encoded["online"].items()}
-        return honest(self, message, context)
+        honest(site, codec, message)
 
-    monkeypatch.setattr(DecodeDownload, "change", change)
+    monkeypatch.setattr(site_coding, "decode_download", change)
     records = run.complete()
     assert "whole networks are sent next time" in statuses(records[1])["site-1"]
     assert statuses(records[2]) == dict.fromkeys(SITES, "ok")
     down = [record["bytes"]["site-1"]["down"]["payload"]["online"] for record in records]
     assert down[2] > 3 * down[0]
-
-
-def test_calibrations_are_skipped_while_the_prediction_is_good_enough_also_after_a_restart(start):
-    """Every round may calibrate. Rounds 0 and 1 show the drift; intervals then at most double: round 4."""
-    changes = {**CHANGES, "calibration_rounds": 1}
-    whole, broken = (
-        start("fclopt_dp_tiny", None, name, rounds=5, changes=changes, calibration_tolerance=1e6) for name in "ab"
-    )
-    records = whole.complete()
-    uploads = [record["bytes"]["site-2"]["up"]["payload"] for record in records]
-    assert [number for number, sizes in enumerate(uploads) if "target" in sizes] == [0, 1, 4]
-    assert [record["round"] for record in records if record["d"] is not None] == [0, 1, 2]
-    assert all(set(statuses(record).values()) == {"ok"} for record in records)
-    broken.dies_in = 3
-    with pytest.raises(KeyboardInterrupt):
-        broken.complete()
-    broken.dies_in = None
-    broken.start()
-    broken.complete()
-    (ours, our_info), (theirs, their_info) = final(broken), final(whole)
-    assert our_info == their_info
-    assert all(torch.equal(ours[name], theirs[name]) for name in {*ours, *theirs})
-    whole.loop.model.predictor = DistancePredictor(age=1, interval=2, error=0.1, sites=3, counted=3)
-    for tolerance, calibrates in [(0.09, True), (0.11, False), (None, True)]:
-        whole.loop.settings = replace(whole.settings, calibration_tolerance=tolerance)
-        assert whole.loop._calibrates() is calibrates

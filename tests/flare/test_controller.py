@@ -8,8 +8,8 @@ from contexts import server_context
 from inprocess import InProcess
 from nvflare.apis.signal import Signal
 
+from fclseg.engine.run_folder import RunFolder
 from fclseg.flare.controller import RoundController
-from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.phantom.dataset import write_phantom
 
 SITES = ("site-1", "site-2", "site-3")

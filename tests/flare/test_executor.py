@@ -9,11 +9,11 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
+from fclseg.engine.messages import PRETRAIN_TASK, Message
+from fclseg.engine.state_files import StateError
 from fclseg.errors import DataError, FCLSegError, PublicError
-from fclseg.flare.controller import read_result
 from fclseg.flare.executor import SiteExecutor
-from fclseg.flare.messages import PRETRAIN_TASK, REASON
-from fclseg.flare.tensors import StateError
+from fclseg.flare.wire import REASON, read_result, to_shareable
 
 SENTENCE = "/data/Mueller_Anna/frame01.nii.gz: the image is constant"
 
@@ -21,13 +21,14 @@ SENTENCE = "/data/Mueller_Anna/frame01.nii.gz: the image is constant"
 def fail(tmp_path, error):
     """The answer of a site whose training ends with this error."""
 
-    def open_(data, fl_ctx):
+    def open_(message, fl_ctx):
         raise error
 
     learner = SimpleNamespace(open=open_)
     executor = SiteExecutor("learner")
     executor.learner, executor.is_initialized = learner, True
-    return executor.execute(PRETRAIN_TASK, Shareable(), site_context(tmp_path), Signal())
+    task = to_shareable(Message(meta={"round": 0}))
+    return executor.execute(PRETRAIN_TASK, task, site_context(tmp_path), Signal())
 
 
 @pytest.mark.parametrize("error", [DataError, OSError, ZeroDivisionError, FCLSegError, StateError])

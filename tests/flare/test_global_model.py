@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from fclseg.engine.aggregator import Aggregator
+from fclseg.engine.messages import Message
+from fclseg.engine.model import GlobalModel
+from fclseg.engine.run_folder import GLOBAL, RunFolder
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import get_row
 from fclseg.federation.states import to_arrays
-from fclseg.flare.aggregator import Aggregator
-from fclseg.flare.messages import Message
-from fclseg.flare.model import GlobalModel
-from fclseg.flare.runs.run_folder import GLOBAL, RunFolder
-from fclseg.flare.settings import RunSettings
+from fclseg.methods.exchange import get_row
 from fclseg.methods.registry import build_method
 from fclseg.networks.model_file import MODEL, load_model
 from fclseg.presets import get_preset

@@ -51,7 +51,7 @@ def test_a_run_imports_nothing_heavy_once_the_slices_are_stored(folders, job):
 
 
 def test_the_site_waits_for_neither_torch_nor_image_libraries_before_it_connects():
-    code = "\n".join(f"import fclseg.flare.{name}" for name in ("executor", "learner", "curves", "filters.ptnu"))
+    code = "\n".join(f"import fclseg.flare.{name}" for name in ("executor", "learner", "curves", "filters"))
     assert _loaded(code, (*HEAVY, "nibabel", "scipy", "torch")) == "[]"
 
 

@@ -9,10 +9,10 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.cli import build_parser, main
 from fclseg.cli.pretrain import RoundLines, _changes, _sites
 from fclseg.data.sites import Splits
+from fclseg.engine.run_folder import RunFolder
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
 from fclseg.flare.launch import derive_job, read_job, simulate
-from fclseg.flare.runs.run_folder import RunFolder
-from fclseg.flare.settings import RunSettings
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import save_network
 from fclseg.phantom.dataset import write_phantom

@@ -9,14 +9,15 @@ from contexts import site_context
 from nvflare.apis.event_type import EventType
 from nvflare.apis.signal import Signal
 
+from fclseg.engine.messages import FORMAT, PRETRAIN_TASK, Message
+from fclseg.engine.model import GlobalModel
+from fclseg.engine.place import LOCAL_FILE
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
 from fclseg.flare.executor import SiteExecutor
-from fclseg.flare.filters.privacy import ClipAndNoise
+from fclseg.flare.filters import ClipAndNoise
 from fclseg.flare.learner import SiteLearner
-from fclseg.flare.messages import PRETRAIN_TASK, Message
-from fclseg.flare.model import GlobalModel
-from fclseg.flare.place import LOCAL_FILE
-from fclseg.flare.settings import RunSettings
+from fclseg.flare.wire import read_task, to_shareable
 from fclseg.hospital.audit import Audit
 from fclseg.hospital.policy import EVERYTHING
 from fclseg.methods.registry import build_method
@@ -45,14 +46,14 @@ def site(tmp_path, data, monkeypatch):
         (tmp_path / LOCAL_FILE).write_text(json.dumps(local))
         chosen = RunSettings.read({"job": job, "changes": TINY, "run": f"run{len(audit(tmp_path))}", **settings}, {})
         start = GlobalModel.initial(chosen.row, build_method(chosen.row, chosen.build_preset(), 0)).means
-        run = {"id": "run-1", "settings": chosen.to_dict(), "sites": ["site-1"], "shared": {}}
-        task = Message(start, meta={"round": 0, "run": run}).to_shareable()
+        run = {"id": "run-1", "format": FORMAT, "settings": chosen.to_dict(), "sites": ["site-1"], "shared": {}}
+        task = to_shareable(Message(start, meta={"round": 0, "run": run}))
         for one in filters if events else ():
             one.handle_event(EventType.BEFORE_TASK_EXECUTION, context)
         result = SiteExecutor("learner").execute(PRETRAIN_TASK, task, context, Signal())
         for one in filters:
             result = one.process(result, context)
-        sent = Message.from_shareable(result).components
+        sent = read_task(result).components
         steps = [
             sent[c][n].astype(float) - a for c, part in start.items() for n, a in part.items() if a.dtype.kind == "f"
         ]

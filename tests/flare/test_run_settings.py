@@ -6,17 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from contexts import server_context
-from nvflare.apis.signal import Signal
 
 from fclseg.data.slices import default_cache
+from fclseg.engine.place import Place
+from fclseg.engine.run_settings import RunSettings
+from fclseg.engine.site import Site
 from fclseg.errors import DataError, FCLSegError
-from fclseg.flare.controller import RoundController
-from fclseg.flare.messages import Message
-from fclseg.flare.place import Place
-from fclseg.flare.runs.run_folder import RunFolder
-from fclseg.flare.settings import RunSettings
-from fclseg.flare.site import Site
 from fclseg.phantom.dataset import write_phantom
 
 
@@ -41,7 +36,6 @@ def test_settings_survive_the_way_to_a_site():
         ({"job": "fclopt", "speed": 3}, {}, "unknown setting 'speed'"),
         ({"job": "fclopt", "rounds": 0}, {}, "at least 1"),
         ({"job": "fclopt", "fraction": 1.5}, {}, "fraction"),
-        ({"job": "fclopt_dp", "calibration_tolerance": 0.0}, {}, "give a number above 0, such as 0.05"),
         ({"job": "fclopt"}, {"FCLSEG_ROUNDS": "many"}, "FCLSEG_ROUNDS must be a whole number"),
         ({"job": "fclopt", "changes": {"depth": 3}}, {}, "'depth'"),
         ({"job": "fclopt", "run": "../../elsewhere"}, {}, "is not a valid run name"),
@@ -57,9 +51,7 @@ def test_settings_survive_the_way_to_a_site():
         ({"job": "fclopt", "pickup_timeout": -1}, {}, "'pickup_timeout' cannot be -1: give .* at least 0"),
         ({"job": "fclopt", "fold": -1}, {}, "'fold' cannot be -1"),
         ({"job": "fclopt", "fraction": "half"}, {}, "'fraction' cannot be 'half': give a number"),
-        ({"job": "fclopt", "diagnostics": "yes"}, {}, "'diagnostics' cannot be 'yes': give true or false"),
         ({"job": "fclopt", "changes": ["rounds"]}, {}, "'changes' cannot be"),
-        ({"job": "fedsimclr", "diagnostics": True}, {}, "'fedsimclr' has no target network"),
         ({"job": "fclopt", "encoder": "e.safetensors"}, {}, "no whole network and takes no 'encoder'"),
         (
             {"job": "motion", "encoder": "e", "network": "n"},
@@ -81,26 +73,12 @@ def test_what_a_method_can_use_is_taken():
     assert RunSettings.read({"job": "mean_teacher_local", "network": "shipped"}, {}).network == "shipped"
     labelled = {"job": "finetune_federated", "labels": 4, "encoder": "e.safetensors", "fold": 0, "fraction": 1}
     assert RunSettings.read(labelled, {}).labels == 4
-    assert RunSettings.read({"job": "fedbyol", "diagnostics": True, "pickup_timeout": 0}, {}).diagnostics
 
 
 def test_names_that_nvflare_cut_at_the_dots_are_whole_again():
     cut = {"images": {"size": 32, "view_size": 16}, "pretraining": {"batch_size": 8}, "hidden": 4}
     whole = {"images.size": 32, "images.view_size": 16, "pretraining.batch_size": 8, "networks.hidden": 4}
     assert RunSettings.read({"job": "fcl", "changes": cut}, {}).changes == whole
-
-
-def test_no_target_leaves_a_real_site_for_diagnostics(tmp_path):
-    """The server refuses the setting, and so does a site whose server does not."""
-    settings = RunSettings.read({"job": "fedbyol", "diagnostics": True}, {})
-    run = {"id": "run-1", "settings": settings.to_dict(), "sites": ["site-1"], "shared": {}}
-    message = Message(meta={"round": 0, "run": run})
-    real = Place("site-1", tmp_path, "job-4711")
-    with pytest.raises(FCLSegError, match="'diagnostics' works in the simulator only"):
-        RoundController(settings.to_dict())._run(RunFolder(tmp_path), Signal(), server_context(tmp_path))
-    with pytest.raises(FCLSegError, match="'diagnostics' works in the simulator only"):
-        Site.of(real, message)
-    assert Site.of(replace(real, simulated=True), message).settings == settings
 
 
 @pytest.mark.parametrize(

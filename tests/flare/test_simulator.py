@@ -10,11 +10,11 @@ import pytest
 import torch
 from harness import Simulation, identical, misbehave
 
+from fclseg.engine.run_folder import GLOBAL, RunFolder
+from fclseg.engine.state_files import read_state
 from fclseg.federation.codecs.presets import PLAIN, get_codec
-from fclseg.federation.exchange import OTHERS, ROWS
 from fclseg.federation.payload import component_arrays, mean_traffic
-from fclseg.flare.runs.run_folder import GLOBAL, RunFolder
-from fclseg.flare.tensors import read_state
+from fclseg.methods.exchange import OTHERS, ROWS
 from fclseg.methods.registry import build_method
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.unet import UNet
@@ -130,7 +130,7 @@ def test_a_privacy_filter_bounds_what_a_round_can_change(tmp_path, cache, data):
     simulation = Simulation(tmp_path, cache, "fclopt_dp", {**SETTINGS, "rounds": 1}, data)
     path = simulation.job / "app/config/config_fed_client.json"
     document = json.loads(path.read_text())
-    clip = {"path": "fclseg.flare.filters.privacy.ClipAndNoise", "args": {"clip": 0.01, "sigma": 0.0}}
+    clip = {"path": "fclseg.flare.filters.ClipAndNoise", "args": {"clip": 0.01, "sigma": 0.0}}
     document["task_result_filters"] = [{"tasks": ["pretrain"], "filters": [clip]}]
     path.write_text(json.dumps(document))
     assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]

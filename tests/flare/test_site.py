@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from fclseg.engine.place import LOCAL_FILE, Place
+from fclseg.engine.run_settings import RunSettings
+from fclseg.engine.site import Site
 from fclseg.errors import DataError
-from fclseg.flare.place import LOCAL_FILE, Place
-from fclseg.flare.settings import RunSettings
-from fclseg.flare.site import Site
 from fclseg.phantom.dataset import write_phantom
 
 
@@ -25,7 +25,7 @@ def site(tmp_path):
 
 def test_method_and_images_go_to_the_sites_device_and_the_initial_weights_do_not(site, monkeypatch):
     """On torch's device without data, which every machine has."""
-    monkeypatch.setattr("fclseg.flare.place.choose_device", lambda name: torch.device("meta"))
+    monkeypatch.setattr("fclseg.engine.place.choose_device", lambda name: torch.device("meta"))
     assert {tensor.device.type for tensor in site.method.state_dict().values()} == {"meta"}
     batch = next(site.sampler.epoch(torch.Generator()))
     assert batch.images.device.type == batch.partners.device.type == batch.partitions.device.type == "meta"

@@ -11,8 +11,8 @@ from nvflare.apis.impl.wf_comm_server import WFCommServer
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
+from fclseg.engine.messages import Message
 from fclseg.flare.controller import RoundController
-from fclseg.flare.messages import Message
 from fclseg.flare.site_task import SiteTask
 
 SITES = [Client(f"site-{number}", f"token-{number}") for number in (1, 2)]

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from fclseg.flare.memory import SiteMemory, SiteState
-from fclseg.flare.tensors import KEPT_CHECKPOINTS, StateError, read_state, write_state
+from fclseg.engine.memory import SiteMemory, SiteState
+from fclseg.engine.state_files import KEPT_CHECKPOINTS, StateError, read_state, write_state
 
 
 def _state(value: float) -> dict[str, dict[str, torch.Tensor]]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from fclseg.cli import main
-from fclseg.federation.exchange import ROWS
 from fclseg.flare.classes import SERVER_CLASSES
 from fclseg.flare.jobs import client, server
 from fclseg.flare.launch import derive_job
 from fclseg.flare.tracking import TRACKERS
+from fclseg.methods.exchange import ROWS
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 3

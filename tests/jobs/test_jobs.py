@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fclseg.federation.exchange import ROWS
-from fclseg.flare.jobs import DEFAULTS, add_codec, budget, client, defaults, files, server, with_filters
+from fclseg.engine.job_defaults import DEFAULTS, budget, defaults
+from fclseg.flare.jobs import client, files, with_filters
+from fclseg.methods.exchange import ROWS
 from fclseg.presets import PRESETS
 from fclseg.study.cells import FULL
 from fclseg.study.federated_finetuning import finetuning_preset
@@ -46,32 +47,14 @@ def test_every_component_of_a_job_can_be_imported(job):
         assert hasattr(importlib.import_module(module), name)
 
 
-def test_ptnu_is_fclopt_and_two_filters_and_dp_adds_a_task():
-    def filters(job):
-        documents = [json.loads(text) for path, text in _committed(job).items() if "config_fed" in path]
-        chains = [d["task_data_filters"] + d["task_result_filters"] for d in documents]
-        return sorted(path.rsplit(".", 1)[-1] for chain in chains for path in _paths(chain))
-
-    assert filters("fclopt") == []
-    assert filters("fclopt_ptnu") == ["PredictTarget", "TargetToDistance"]
-    assert filters("fclopt_dp") == ["PredictTarget", "TargetToDistance"]
-    # networks come down with the distance task, so a codec sees both tasks
-    coded = ["EncodeUpload", *2 * ["DecodeDownload", "SendEncoded"]]
-    assert filters("fclopt_dp_tiny") == sorted(["PredictTarget", "TargetToDistance", *coded])
+TASKS = {"fclopt": ["pretrain"], "fclopt_ptnu": ["pretrain"], "fclopt_dp": ["distance", "pretrain"]}
 
 
-@pytest.mark.parametrize("job", ["fclopt_dp", "fclopt_ptnu", "fcl"])
-def test_a_codec_can_be_added_to_any_job(job):
-    for make in (server, client):
-        coded = make(ROWS[job], {**DEFAULTS, "codec": "8bit"})
-        document = make(ROWS[job], DEFAULTS)
-        add_codec(document, coded)
-        for kind in ("task_data_filters", "task_result_filters"):
-            by_task = [{chain["tasks"][0]: chain["filters"] for chain in one[kind]} for one in (document, coded)]
-            assert by_task[0] == by_task[1]
-        before = json.dumps(document)
-        add_codec(document, coded)
-        assert json.dumps(document) == before
+@pytest.mark.parametrize("job", TASKS)
+def test_dp_adds_a_task_and_the_engine_needs_no_filters(job):
+    documents = {end: json.loads(_committed(job)[f"app/config/config_fed_{end}.json"]) for end in ("server", "client")}
+    assert documents["client"]["executors"][0]["tasks"] == TASKS[job]
+    assert not any(one[f"task_{kind}_filters"] for one in documents.values() for kind in ("data", "result"))
 
 
 @pytest.mark.parametrize(("job", "megabytes"), [("fcl", 33.8 + 6.3), ("fclopt_dp", 23.2 + 16.9)])
@@ -82,17 +65,10 @@ def test_an_upload_of_the_papers_size_has_time_on_a_slow_link(job, megabytes):
     assert 30 < client(ROWS[job], DEFAULTS)["submit_task_result_timeout"] < 40  # small ones are repeated soon
 
 
-def test_filters_of_the_owner_come_before_the_codec():
+def test_filters_of_the_owner_act_on_what_sites_send():
     noise = {"path": "mine.Noise", "args": {}}
-    plain, coded = ({**DEFAULTS, "codec": name} for name in ("plain", "tiny"))
-    document = with_filters(client(ROWS["fclopt_dp"], plain), [noise])
-    add_codec(document, client(ROWS["fclopt_dp"], coded))
-    assert (
-        document["task_result_filters"]
-        == with_filters(client(ROWS["fclopt_dp"], coded), [noise])["task_result_filters"]
-    )
-    names = [entry["path"].rsplit(".", 1)[-1] for entry in document["task_result_filters"][0]["filters"]]
-    assert names == ["Noise", "EncodeUpload"]
+    document = with_filters(client(ROWS["fclopt_dp"], DEFAULTS), [noise])
+    assert document["task_result_filters"] == [{"tasks": ["pretrain"], "filters": [noise]}]
 
 
 def test_a_job_waits_for_as_many_sites_as_its_rounds_need():

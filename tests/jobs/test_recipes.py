@@ -11,12 +11,13 @@ import pytest
 from nvflare.recipe import PocEnv, ProdEnv, SimEnv
 
 from fclseg.data.sites import Splits
+from fclseg.engine.job_defaults import defaults
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ROWS
-from fclseg.flare.jobs import defaults, files
+from fclseg.flare.jobs import files
 from fclseg.flare.recipe import PretrainRecipe
 from fclseg.flare.runs.overview import read_run
-from fclseg.flare.settings import RunSettings
+from fclseg.methods.exchange import ROWS
 from fclseg.phantom.dataset import phantom_sites, write_phantom
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load, save
 
-from fclseg.federation.exchange import DISTANCE, MEAN, OTHERS, ROWS
+from fclseg.methods.exchange import DISTANCE, MEAN, OTHERS, ROWS
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
 from fclseg.networks.loading import read_tensors

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from fclseg.data.augment import RANGES, Ranges, augment_maps
 from fclseg.data.sampler import Batch
-from fclseg.federation.exchange import Flow, Row
+from fclseg.methods.exchange import Flow, Row
 from fclseg.methods.mean_teacher import sharpen
 from fclseg.methods.registry import build_method
 from fclseg.presets import get_preset

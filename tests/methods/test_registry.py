@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import DISTANCE, OTHERS, ROWS, Flow, Row
+from fclseg.methods.exchange import DISTANCE, OTHERS, ROWS, Flow, Row
 from fclseg.methods.registry import build_method
 from fclseg.presets import get_preset
 

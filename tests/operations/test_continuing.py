@@ -8,17 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from fclseg import __version__
-from fclseg.errors import PublicError
-from fclseg.federation.exchange import get_row
+from fclseg.engine.messages import FORMAT, Message
+from fclseg.engine.place import Place
+from fclseg.engine.run_folder import RunFolder
+from fclseg.engine.site import Site
+from fclseg.errors import FCLSegError, PublicError
 from fclseg.flare.jobs import write_job
-from fclseg.flare.messages import Message, check_version
-from fclseg.flare.place import Place
 from fclseg.flare.runs.attempts import Attempts
 from fclseg.flare.runs.keeper import RunKeeper
-from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.runs.submitted import SubmittedRun, refusal, run_of_job
-from fclseg.flare.site import Site
+from fclseg.methods.exchange import get_row
 
 
 def _app(folder: Path) -> bytes:
@@ -63,16 +62,23 @@ def test_only_failures_that_may_pass_are_tried_again(tmp_path):
     assert (run.rounds, run.sites) == (2, ["a", "b"])
 
 
-def test_a_server_of_another_version_is_refused_with_both_versions():
-    check_version(__version__)
-    check_version(None)  # the first version did not say
-    with pytest.raises(PublicError, match=rf"version 9\.9\.9 of fclseg but this site {__version__}: install the same"):
-        check_version("9.9.9")
+@pytest.mark.parametrize("run", [{"format": FORMAT + 1}, {"format": FORMAT - 1}, {"format": str(FORMAT)}, {}])
+def test_a_site_refuses_a_server_of_another_format_before_it_reads_its_settings(tmp_path, run):
+    sentence = f"the server has format {run.get('format')}, but fclseg has format {FORMAT} here: install the same"
+    with pytest.raises(PublicError, match=sentence):
+        Site.of(Place("site-1", tmp_path), Message(meta={"run": {**run, "settings": {"new": 1}}}))
 
 
-def test_a_site_refuses_a_server_of_another_version_before_it_reads_its_settings(tmp_path):
-    with pytest.raises(PublicError, match=r"version 9\.9\.9"):
-        Site.of(Place("site-1", tmp_path), Message(meta={"run": {"version": "9.9.9", "settings": {"new": 1}}}))
+def test_a_run_folder_of_another_format_is_not_continued(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.open({"settings": {}}, fresh=False)
+    config = json.loads((folder.path / "config.json").read_text())
+    assert config["format"] == FORMAT
+    folder.open({"settings": {}}, fresh=False)
+    for other in ({**config, "format": FORMAT - 1}, {name: config[name] for name in config if name != "format"}):
+        (folder.path / "config.json").write_text(json.dumps(other))
+        with pytest.raises(FCLSegError, match=f"has format (1|None), but this version of fclseg has format {FORMAT}"):
+            folder.open({"settings": {}}, fresh=False)
 
 
 def test_kits_keep_their_runs_and_wait_for_the_server(federation):

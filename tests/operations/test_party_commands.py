@@ -14,12 +14,12 @@ import yaml
 from parties import free_ports
 
 from fclseg.cli import main
+from fclseg.engine.place import LOCAL_FILE, read_site_file
 from fclseg.flare.kits.kit import Kit
 from fclseg.flare.kits.project import TEMPLATE, describe_project
 from fclseg.flare.kits.service import OUTPUT, search_path, unit
-from fclseg.flare.place import LOCAL_FILE
 from fclseg.flare.runs.overview import read_run
-from fclseg.hospital.policy import SAMPLE, read_site_file
+from fclseg.hospital.policy import SAMPLE
 from fclseg.networks.loading import read_tensors
 from fclseg.networks.model_file import MODEL
 from fclseg.resources import shipped_model
@@ -202,7 +202,7 @@ def _until(done, seconds: int) -> None:
 
 def test_versions_and_dates_stand_in_every_run(tmp_path):
     from fclseg import __version__
-    from fclseg.flare.runs.run_folder import RunFolder
+    from fclseg.engine.run_folder import RunFolder
 
     folder = RunFolder(tmp_path / "run")
     folder.open({"settings": {"job": "fclopt"}}, fresh=False)

@@ -12,11 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from fclseg.cli import main
+from fclseg.engine.place import LOCAL_FILE, read_site_file
 from fclseg.flare.kits import kit_check
 from fclseg.flare.kits.kit import AUTHORITY, CERTIFICATE, CONFIG, KEY, Kit
 from fclseg.flare.kits.kit_check import CHECKS, check_kit
-from fclseg.flare.place import LOCAL_FILE
-from fclseg.hospital.policy import read_site_file
 
 
 def _faults(kit, with_server=False):

@@ -11,8 +11,8 @@ import pytest
 
 from fclseg import __version__
 from fclseg.cli import main
+from fclseg.engine.run_folder import RunFolder
 from fclseg.flare.runs.overview import age, read_run
-from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.runs.watch_page import curve, page_server, render
 
 SETTINGS = {"job": "fclopt_dp", "preset": "demo", "rounds": 5, "seed": 0}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fclseg.federation.exchange import ROWS
 from fclseg.finetune.weights import RECIPES
+from fclseg.methods.exchange import ROWS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CONTAINERFILE = CHECKOUT / "deploy" / "Containerfile"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fclseg.engine.place import LOCAL_FILE, read_site_file
 from fclseg.flare.classes import SITE_CLASSES
-from fclseg.flare.place import LOCAL_FILE
-from fclseg.hospital.policy import Policy, read_site_file
+from fclseg.hospital.policy import Policy
 
 POC = Path(__file__).parents[2] / "poc"
 NVFLARE = Path(sys.executable).with_name("nvflare")

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fclseg.engine.place import LOCAL_FILE, read_site_file
 from fclseg.errors import FCLSegError
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES
-from fclseg.flare.place import LOCAL_FILE
-from fclseg.hospital.policy import read_site_file
 
 POC = Path(__file__).parents[2] / "poc"
 SERVER = "localhost"

@@ -2,10 +2,10 @@
 
 import pytest
 
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
-from fclseg.flare.settings import RunSettings
 from fclseg.hospital.policy import Policy
-from fclseg.privacy.settings import NAMES, PrivacySettings
+from fclseg.privacy.protections import NAMES, PrivacySettings
 from fclseg.study.job_options import JobOptions
 
 WEAKER = {"perturb": 0.2, "mix": 2, "prototypes": 4, "feature_noise": 0.1, "clip": 2.0, "sigma": 0.5}

@@ -7,12 +7,13 @@ import pytest
 from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.filters import ExcludeVars, PercentilePrivacy
 
+from fclseg.engine.aggregator import Aggregator
+from fclseg.engine.messages import Message
+from fclseg.engine.model import GlobalModel
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
 from fclseg.federation.states import to_arrays
-from fclseg.flare.aggregator import Aggregator
-from fclseg.flare.messages import Message
-from fclseg.flare.model import GlobalModel
-from fclseg.flare.settings import RunSettings
+from fclseg.flare.wire import read_task, to_shareable
 from fclseg.methods.registry import build_method
 from fclseg.privacy.update_noise import clip_and_noise
 
@@ -90,6 +91,6 @@ def test_the_server_takes_what_is_left_of_an_update():
 )
 def test_filters_of_nvflare_do_not_fit(stock, complaint):
     """Why we clip updates ourselves: the server would refuse what NVFlare's filters let through."""
-    message = Message.from_shareable(stock.process(Message(networks(0), meta=META).to_shareable(), FLContext()))
+    message = read_task(stock.process(to_shareable(Message(networks(0), meta=META)), FLContext()))
     with pytest.raises(FCLSegError, match=complaint):
         aggregator_for(networks(0)).accept("site-1", message)

@@ -8,7 +8,7 @@ import torch
 from inprocess import InProcess
 
 from fclseg.cli import main
-from fclseg.flare.place import LOCAL_FILE
+from fclseg.engine.place import LOCAL_FILE
 from fclseg.hospital.audit import Audit
 from fclseg.hospital.policy import EVERYTHING
 from fclseg.phantom.dataset import write_phantom

@@ -14,11 +14,12 @@ from nvflare.app_common.widgets.component_path_authorizer import ComponentPathAu
 from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.security.security import FLAuthorizer
 
-from fclseg.federation.exchange import ROWS
+from fclseg.engine.job_defaults import defaults
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
-from fclseg.flare.jobs import client, defaults, server
+from fclseg.flare.jobs import client, server
 from fclseg.flare.kits.provisioning import PERMISSIONS
 from fclseg.flare.tracking import TRACKERS
+from fclseg.methods.exchange import ROWS
 
 OPTIONAL = {tracker.receiver: tracker.package for tracker in TRACKERS.values()}
 """Classes that need a package which is not always installed."""
@@ -91,7 +92,7 @@ def test_the_committed_jobs_name_listed_classes_and_no_listed_class_is_superfluo
         files = list(jobs.glob(f"*/app/config/config_fed_{name}.json"))
         named = {path for file in files for path in _paths(json.loads(file.read_text()))}
         assert len(files) == len(ROWS) and named <= set(listed)
-        assert set(listed) - named <= {"fclseg.flare.filters.privacy.ClipAndNoise", *OPTIONAL}  # a job may add them
+        assert set(listed) - named <= {"fclseg.flare.filters.ClipAndNoise", *OPTIONAL}  # a job may add them
 
 
 def test_listed_classes_are_classes_and_take_no_path_name_or_expression_from_a_job():

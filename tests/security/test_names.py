@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from fclseg.cli import main
+from fclseg.engine.run_files import lock_path
+from fclseg.engine.run_folder import RunFolder
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder, write_text
 from fclseg.finetune.run import FinetuneSpec, training_config
-from fclseg.flare.runs.run_files import lock_path
-from fclseg.flare.runs.run_folder import RunFolder
 from fclseg.flare.slots import slots_folder, training_slot
 from fclseg.locks import held, is_held
 from fclseg.phantom.dataset import write_phantom
@@ -131,9 +131,9 @@ def test_slots_do_not_follow_links(temporary, tmp_path):
 
 
 def test_two_runs_of_one_name_do_not_share_a_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr("fclseg.flare.runs.run_folder.LOCK_SECONDS", 0.3)
+    monkeypatch.setattr("fclseg.engine.run_folder.LOCK_SECONDS", 0.3)
     code = (
-        "import sys, time; from pathlib import Path; from fclseg.flare.runs.run_folder import RunFolder\n"
+        "import sys, time; from pathlib import Path; from fclseg.engine.run_folder import RunFolder\n"
         "with RunFolder(Path(sys.argv[1])).held(purpose='job 7'): print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)

@@ -9,12 +9,13 @@ from contexts import site_context
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.signal import Signal
 
+from fclseg.engine.messages import FORMAT, PRETRAIN_TASK, Message
+from fclseg.engine.place import LOCAL_FILE
+from fclseg.engine.run_settings import RunSettings
 from fclseg.federation.states import to_arrays
 from fclseg.flare.executor import SiteExecutor
 from fclseg.flare.learner import SiteLearner
-from fclseg.flare.messages import PRETRAIN_TASK, REASON, Message
-from fclseg.flare.place import LOCAL_FILE
-from fclseg.flare.settings import RunSettings
+from fclseg.flare.wire import REASON, to_shareable
 from fclseg.methods.registry import build_method
 
 TINY = {"channels": [2, 4], "hidden": 4, "batch_size": 4}
@@ -23,9 +24,9 @@ TINY = {"channels": [2, 4], "hidden": 4, "batch_size": 4}
 def task():
     settings = RunSettings.read({"job": "fedbyol", "changes": TINY}, {})
     method = build_method(settings.row, settings.build_preset(), 0)
-    run = {"id": "run-1", "settings": settings.to_dict(), "sites": ["site-1"], "shared": {}}
+    run = {"id": "run-1", "format": FORMAT, "settings": settings.to_dict(), "sites": ["site-1"], "shared": {}}
     components = {name: to_arrays(method.send(name)) for name in ("online", "predictor")}
-    return Message(components, meta={"round": 0, "run": run}).to_shareable()
+    return to_shareable(Message(components, meta={"round": 0, "run": run}))
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))

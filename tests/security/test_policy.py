@@ -9,19 +9,20 @@ import pytest
 from contexts import LEAD, site_context
 
 from fclseg.cli import main
+from fclseg.engine.job_defaults import completed
+from fclseg.engine.messages import FORMAT, Message
+from fclseg.engine.place import LOCAL_FILE, read_site_file
+from fclseg.engine.run_settings import RunSettings
+from fclseg.engine.site import Site
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import DISTANCE, OTHERS, ROWS
 from fclseg.federation.states import to_arrays
 from fclseg.flare.executor import check_logs_stay
-from fclseg.flare.jobs import completed
-from fclseg.flare.messages import Message
-from fclseg.flare.place import LOCAL_FILE, Place
-from fclseg.flare.settings import RunSettings
-from fclseg.flare.site import Site
+from fclseg.flare.wire import site_place
 from fclseg.hospital.admission import Admissions
 from fclseg.hospital.audit import Audit
 from fclseg.hospital.gate import Gate
-from fclseg.hospital.policy import EVERYTHING, SAMPLE, Policy, PolicyError, read_site_file
+from fclseg.hospital.policy import EVERYTHING, SAMPLE, Policy, PolicyError
+from fclseg.methods.exchange import DISTANCE, OTHERS, ROWS
 from fclseg.methods.registry import build_method
 
 TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8}
@@ -36,9 +37,9 @@ def gate(tmp_path):
         given = {"changes": list(TINY), **(policy or {})}
         (tmp_path / LOCAL_FILE).write_text(json.dumps({"policy": given}))
         chosen = RunSettings.read({"job": job, "changes": TINY, **settings}, {})
-        run = {"id": run_id, "settings": chosen.to_dict(), "sites": ["site-1"], "shared": {}}
+        run = {"id": run_id, "format": FORMAT, "settings": chosen.to_dict(), "sites": ["site-1"], "shared": {}}
         message = Message(received or {}, meta={"round": round_number, "run": run})
-        return Gate(Site.of(Place.of_site(context), message), task, message)
+        return Gate(Site.of(site_place(context), message), task, message)
 
     make.audit = lambda: Audit(tmp_path / "runs").entries()
     return make
@@ -281,12 +282,13 @@ def test_phantoms_stand_in_only_where_nobody_gave_images_and_the_server_is_on_th
     monkeypatch.delenv("FCLSEG_DATA", raising=False)
     context = site_context(tmp_path)
     (tmp_path / "local" / "resources.json").write_text("{}")  # log files are sent
-    run = {"id": "1", "settings": RunSettings.read({"job": "fedbyol"}, {}).to_dict(), "sites": ["site-1"], "shared": {}}
+    settings = RunSettings.read({"job": "fedbyol"}, {}).to_dict()
+    run = {"id": "1", "format": FORMAT, "settings": settings, "sites": ["site-1"], "shared": {}}
 
     def connect(host):
         document = {"servers": [{"service": {"target": f"{host}:8002"}}]}
         (tmp_path / "startup" / "fed_client.json").write_text(json.dumps(document))
-        return Site.of(Place.of_site(context), Message(meta={"round": 0, "run": run}))
+        return Site.of(site_place(context), Message(meta={"round": 0, "run": run}))
 
     site = connect("localhost")
     check_logs_stay(context)

@@ -14,11 +14,12 @@ from broken_sites import FAULTS, NAME, break_site
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 from parties import COORDINATOR, LEAD, SERVER, Federation
 
+from fclseg.engine.job_defaults import DEFAULTS
+from fclseg.engine.place import LOCAL_FILE
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import get_row
 from fclseg.files import write_text
-from fclseg.flare.jobs import DEFAULTS, write_job
-from fclseg.flare.place import LOCAL_FILE
+from fclseg.flare.jobs import write_job
+from fclseg.methods.exchange import get_row
 from fclseg.phantom.dataset import write_phantom
 from fclseg.privacy.accountant import epsilon
 

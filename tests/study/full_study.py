@@ -16,7 +16,7 @@ from fclseg.study.plan import Request, plan
 from fclseg.study.results import study_document
 from fclseg.study.tables import TABLES, table_rows
 
-NOISE = FilterSpec("fclseg.flare.filters.privacy.ClipAndNoise", (("clip", 1), ("sigma", 0.1)))
+NOISE = FilterSpec("fclseg.flare.filters.ClipAndNoise", (("clip", 1), ("sigma", 0.1)))
 METRICS = [
     {"name": "dice", "title": "Dice", "column": "dice", "unit": "", "decimals": 3, "note": ""},
     {

@@ -7,13 +7,13 @@ import pytest
 from study_cells import finetuning, pretraining
 
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ROWS
 from fclseg.flare.jobs import files
+from fclseg.methods.exchange import ROWS
 from fclseg.presets import get_preset
 from fclseg.study.job_options import FilterSpec, JobOptions
 from fclseg.study.tables import TABLES, table_rows
 
-NOISE = FilterSpec("fclseg.flare.filters.privacy.ClipAndNoise", (("clip", 1), ("sigma", 0.1)))
+NOISE = FilterSpec("fclseg.flare.filters.ClipAndNoise", (("clip", 1), ("sigma", 0.1)))
 LOUDER = FilterSpec(NOISE.path, (("clip", 1), ("sigma", 0.2)))
 
 

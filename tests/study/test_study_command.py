@@ -29,11 +29,11 @@ from fclseg.cli.options import parse_value
             "there is no filter 'fclseg.flare.filters.nowhere.Filter'",
         ),
         (
-            ["--filter", "fclseg.flare.filters.privacy.Path:x=1"],
-            "there is no filter 'fclseg.flare.filters.privacy.Path'",
+            ["--filter", "fclseg.flare.filters.Path:x=1"],
+            "there is no filter 'fclseg.flare.filters.Path'",
         ),
-        (["--filter", "fclseg.flare.filters.privacy.ClipAndNoise:sigma=1"], "ClipAndNoise needs 'clip'"),
-        (["--filter", "fclseg.flare.filters.privacy.ClipAndNoise:clip=1,size=1"], "has no argument 'size'"),
+        (["--filter", "fclseg.flare.filters.ClipAndNoise:sigma=1"], "ClipAndNoise needs 'clip'"),
+        (["--filter", "fclseg.flare.filters.ClipAndNoise:clip=1,size=1"], "has no argument 'size'"),
         (["--jobs", "0"], "--jobs must be at least 1, not 0"),
     ],
 )

@@ -242,7 +242,7 @@ def test_killed_and_resumed_gives_the_same_table(studies, tmp_path):
 @pytest.mark.nightly
 def test_the_filter_and_the_settings_of_the_jobs_reach_pretraining(studies):
     """With updates clipped to almost nothing, the networks keep their initial weights; without, they change."""
-    filters = ["--filter", "fclseg.flare.filters.privacy.ClipAndNoise:clip=1e-6,sigma=0", "--job-set", "fraction=0.5"]
+    filters = ["--filter", "fclseg.flare.filters.ClipAndNoise:clip=1e-6,sigma=0", "--job-set", "fraction=0.5"]
     document = study(studies, "local", "--methods", "random,fclopt", "--labels", "1", *filters, "--also-plain")
     added = "fraction=0.5, ClipAndNoise(clip=1e-06, sigma=0)"
     assert [row["title"] for row in document["rows"]] == ["Random init", "FCLOpt", f"FCLOpt, {added}"]

@@ -8,7 +8,7 @@ from study_cells import DATA, finetuning
 
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ENCODER, MODEL, NETWORK, ROWS
+from fclseg.methods.exchange import ENCODER, MODEL, NETWORK, ROWS
 from fclseg.methods.registry import method_class
 from fclseg.presets import get_preset
 from fclseg.study.cells import Pretraining

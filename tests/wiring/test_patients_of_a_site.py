@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from fclseg.flare.place import LOCAL_FILE, Place
-from fclseg.flare.settings import RunSettings
-from fclseg.flare.site import Site
+from fclseg.engine.place import LOCAL_FILE, Place
+from fclseg.engine.run_settings import RunSettings
+from fclseg.engine.site import Site
 
 SPLIT = {
     "format": 1,

@@ -1,35 +1,29 @@
 """Pre-training from Python, in this process or with NVFlare, with the same result."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume
-from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
-from fclseg.data.slices import open_store
-from fclseg.device import choose_device
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import SHIPPED, Row, get_row
-from fclseg.flare.runs.run_files import CONFIG
-from fclseg.flare.settings import RunSettings
-from fclseg.local.federation import LocalFederation, LocalSite
-from fclseg.methods.base import Method
-from fclseg.methods.registry import build_method, method_class
+from fclseg.methods.exchange import get_row
+from fclseg.methods.registry import method_class
 from fclseg.networks.interface import EncoderFactory
-from fclseg.networks.loading import save_encoder
 from fclseg.presets import Preset, get_preset
-from fclseg.privacy.settings import NO_PROTECTION, PrivacySettings
-from fclseg.resources import shipped_model
+from fclseg.privacy.protections import NO_PROTECTION, PrivacySettings
+from fclseg.study.cells import Dataset
+from fclseg.study.federated import run_here, run_job
+from fclseg.study.job_options import JobOptions
 
 SPLITS = "splits.json"
-ENCODER = "encoder.safetensors"
 
 
 @dataclass(frozen=True)
@@ -77,92 +71,32 @@ def pretrain(
     row, chosen, folder = get_row(job), get_preset(preset) if isinstance(preset, str) else preset, Path(out).absolute()
     if method_class(row).wants_labels:
         raise FCLSegError(f"job '{job}' trains on labels: run it with 'fclseg pretrain --job {job}'")
-    RunSettings.read({"job": job, **privacy.shown()}, environment={})  # the checks of a job's protections
-    volumes = read_folder(data)
-    split = Splits.load(splits) if splits else _split(volumes, sites, seed)
     if nvflare and encoder is not None:
         raise FCLSegError("NVFlare's processes can only build the paper's encoder: leave out 'encoder' or 'nvflare'")
+    RunSettings.read({"job": job, **privacy.shown()}, environment={})  # the checks of a job's protections
+    volumes = read_folder(data)
+    split = folder.with_name(f"{folder.name}.{SPLITS}")
+    (Splits.load(splits) if splits else _split(volumes, sites, seed)).save(split)
+    dataset = Dataset(Path(data).absolute(), volumes[0].anatomy, split, fingerprint="")
+    options = JobOptions.make(privacy.shown(), ())
     if nvflare:
-        split.save(folder.with_name(f"{folder.name}.{SPLITS}"))
-        return _over_nvflare(row, Path(data).absolute(), folder, volumes, chosen, seed, privacy, fold)
-    if (folder / CONFIG).exists():
-        raise FCLSegError(f"{folder} belongs to a run with NVFlare: choose another folder")
-    with _threads(threads):
-        federation = gather(row, volumes, split, chosen, seed, privacy=privacy, fold=fold, encoder=encoder)
-        return _in_this_process(federation, folder)
+        run = run_job(job, folder, dataset, chosen, seed, options=options, fold=fold)
+    else:
+        with _threads(threads), tqdm(desc=row.title, total=chosen.pretraining.rounds, unit="round") as bar:
+            run = run_here(job, folder, dataset, chosen, seed, options, encoder, _progress(bar), fold=fold)
+    return Pretrained(run.encoders, [record["loss"] for record in run.rounds()])
+
+
+def _progress(bar: tqdm) -> Callable[[dict[str, Any]], None]:
+    def update(record: dict[str, Any]) -> None:
+        bar.set_postfix(loss=f"{record['loss']:.3f}", refresh=False)
+        bar.update()
+
+    return update
 
 
 def _split(volumes: list[Volume], sites: int, seed: int) -> Splits:
     return Splits.make(sorted({volume.patient for volume in volumes}), sites, folds=2, seed=seed)
-
-
-def gather(
-    row: Row,
-    volumes: list[Volume],
-    split: Splits,
-    preset: Preset,
-    seed: int,
-    *,
-    privacy: PrivacySettings = NO_PROTECTION,
-    fold: int | None = None,
-    encoder: EncoderFactory | None = None,
-) -> LocalFederation:
-    """All sites of a split, ready for their first round in this process."""
-    sites = []
-    for name, patients in split.sites.items():
-        method = _start(build_method(row, preset, seed, volumes[0].anatomy, encoder), row, volumes[0].anatomy)
-        method.to(choose_device())
-        training = patients if fold is None else split.training(name, fold)
-        sites.append(LocalSite.start(name, method, _sampler(volumes, training, method)))
-    return LocalFederation(row, sites, seed, privacy)
-
-
-def _in_this_process(federation: LocalFederation, folder: Path) -> Pretrained:
-    row, rounds = federation.row, federation.settings.rounds
-    with tqdm(federation.run(), desc=row.title, total=rounds, unit="round") as bar:
-        for loss in bar:
-            bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
-    paths = {}
-    for site, method in federation.finish().items():
-        paths[site] = folder / "sites" / site / ENCODER if site else folder / ENCODER
-        metadata = {"preset": method.preset.name, "run": folder.name, "job": row.job, "round": rounds - 1}
-        save_encoder(paths[site], method.get_submodule("online.encoder"), metadata)
-    return Pretrained(paths, federation.losses)
-
-
-def _start(method: Method, row: Row, anatomy: Anatomy) -> Method:
-    """The method with the network that its job starts from."""
-    if row.start == SHIPPED:
-        method.start_from(shipped_model(anatomy.bundle))
-    return method
-
-
-def _sampler(volumes: list[Volume], patients: list[str], method: Method) -> SliceSampler:
-    """Batches of all slices of a site's patients."""
-    images, own = method.preset.images, [volume for volume in volumes if volume.patient in set(patients)]
-    store = open_store(own, image_size=images.size, spacing=images.spacing(volumes[0].anatomy), progress=False)
-    batch = method.preset.pretraining.batch_size
-    return SliceSampler(store, store.select(), batch, partners=method.wants_partners, device=choose_device())
-
-
-def _over_nvflare(
-    row: Row,
-    data: Path,
-    folder: Path,
-    volumes: list[Volume],
-    preset: Preset,
-    seed: int,
-    privacy: PrivacySettings,
-    fold: int | None,
-) -> Pretrained:
-    from fclseg.study.cells import Dataset  # NVFlare is imported only if it is used
-    from fclseg.study.federated import run_job
-    from fclseg.study.job_options import JobOptions
-
-    splits = folder.with_name(f"{folder.name}.{SPLITS}")
-    dataset, options = Dataset(data, volumes[0].anatomy, splits, fingerprint=""), JobOptions.make(privacy.shown(), ())
-    run = run_job(row.job, folder, dataset, preset, seed, options=options, fold=fold)
-    return Pretrained(run.encoders, [record["loss"] for record in run.rounds()])
 
 
 @contextmanager

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fclseg.engine.job_defaults import completed
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import get_row
-from fclseg.flare.jobs import completed, write_job
+from fclseg.flare.jobs import write_job
 from fclseg.flare.kits.project import submit_job
 from fclseg.flare.runs.lead import add_command, remember_job
-from fclseg.flare.settings import RunSettings
+from fclseg.methods.exchange import get_row
 from fclseg.presets import full_name
 
 

@@ -13,7 +13,7 @@ from fclseg.data.slices import SliceStore
 from fclseg.errors import DataError
 from fclseg.methods.fedca import public_images
 from fclseg.presets import Preset
-from fclseg.privacy.settings import PrivacySettings
+from fclseg.privacy.protections import PrivacySettings
 from fclseg.privacy.vectors import SharedVectors, VectorMaker
 from fclseg.randomness import derive_seed, generator
 

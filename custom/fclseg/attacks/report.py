@@ -13,7 +13,7 @@ from fclseg.attacks.reidentification import reidentify
 from fclseg.attacks.scores import standard_error
 from fclseg.attacks.target import Target
 from fclseg.attacks.update import Situation, updates, with_features
-from fclseg.privacy.settings import PrivacySettings
+from fclseg.privacy.protections import PrivacySettings
 
 Figures = dict[str, Any]
 KNOWN_BANKS = 2

@@ -9,12 +9,12 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.data.sites import Splits
 from fclseg.data.slices import SliceStore, open_store
 from fclseg.documents import read_json
+from fclseg.engine.model import GlobalModel
+from fclseg.engine.run_files import CONFIG
+from fclseg.engine.run_folder import RunFolder
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
 from fclseg.federation.states import to_tensors
-from fclseg.flare.model import GlobalModel
-from fclseg.flare.runs.run_files import CONFIG
-from fclseg.flare.runs.run_folder import RunFolder
-from fclseg.flare.settings import RunSettings
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method
 

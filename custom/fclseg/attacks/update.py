@@ -23,7 +23,7 @@ from fclseg.data.slices import SliceStore
 from fclseg.federation.states import Arrays, to_arrays
 from fclseg.methods.base import Method
 from fclseg.methods.training import make_optimizer
-from fclseg.privacy.settings import PrivacySettings
+from fclseg.privacy.protections import PrivacySettings
 from fclseg.privacy.update_noise import clip_and_noise
 from fclseg.randomness import derive_seed, generator
 

@@ -99,7 +99,7 @@ def _situation(arguments: argparse.Namespace):
 
 def _protections(given: list[str]):
     """None where the run's own hold."""
-    from fclseg.privacy.settings import NAMES, PrivacySettings, check_privacy
+    from fclseg.privacy.protections import NAMES, PrivacySettings, check_privacy
 
     if not given:
         return None

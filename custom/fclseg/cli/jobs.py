@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ROWS
+from fclseg.methods.exchange import ROWS
 from fclseg.resources import JOBS, resource_folder, resource_names
 
 
@@ -18,7 +18,8 @@ def find_job(name: str, made: Path) -> Path:
     if name not in ROWS:
         known = sorted({*ROWS, *resource_names(JOBS)})
         raise FCLSegError(f"there is no job '{name}': give a job folder, or one of {', '.join(known)}")
-    from fclseg.flare.jobs import defaults, write_job  # imports torch, which the code above does not need
+    from fclseg.engine.job_defaults import defaults
+    from fclseg.flare.jobs import write_job
 
     write_job(made / name, ROWS[name], defaults(ROWS[name]))
     return made / name

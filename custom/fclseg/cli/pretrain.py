@@ -13,7 +13,7 @@ from fclseg.errors import DataError, FCLSegError
 from fclseg.presets import full_name
 
 if TYPE_CHECKING:
-    from fclseg.federation.exchange import Row
+    from fclseg.methods.exchange import Row
 
 
 def register(subparsers) -> None:
@@ -46,14 +46,6 @@ def register(subparsers) -> None:
     parser.add_argument(
         "--runs", type=Path, default=Path("runs"), metavar="DIR", help="folder of all runs (default runs)"
     )
-    parser.add_argument(
-        "--calibration-tolerance",
-        type=float,
-        metavar="E",
-        help="upload target networks for calibration only if the predicted distance is likely off by more than this, "
-        "such as 0.05 (default: in every calibration round)",
-    )
-    parser.add_argument("--diagnostics", action="store_true", help="also measure how well PTNU and DP predict")
     parser.add_argument("--fresh", action="store_true", help="delete an earlier run of this name and start over")
     parser.set_defaults(run=run)
 
@@ -64,9 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, source: Path) -> int:
+    from fclseg.engine.run_folder import SIMULATOR_LOG, RunFolder
+    from fclseg.engine.run_settings import RunSettings
     from fclseg.flare.launch import PICKUP_SECONDS, derive_job, read_job, simulate
-    from fclseg.flare.runs.run_folder import SIMULATOR_LOG, RunFolder
-    from fclseg.flare.settings import RunSettings
     from fclseg.flare.tracking import check_tracker_installed
 
     _, given = read_job(source)
@@ -100,8 +92,8 @@ def _run(arguments: argparse.Namespace, source: Path) -> int:
 
 def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, Any]:
     """The job settings that come from the command line."""
-    from fclseg.federation.exchange import get_row
-    from fclseg.flare.jobs import completed
+    from fclseg.engine.job_defaults import completed
+    from fclseg.methods.exchange import get_row
 
     changes = {full_name(name): value for name, value in map(preset_change, arguments.set)}
     row = get_row(str(given.get("job")))
@@ -115,11 +107,7 @@ def _changes(arguments: argparse.Namespace, given: dict[str, Any]) -> dict[str, 
         "network": _network(arguments, row) or given.get("network"),
         "changes": changes,
         "tracking": arguments.tracking or given.get("tracking"),
-        "diagnostics": arguments.diagnostics,
         "codec": arguments.codec or given.get("codec"),
-        "calibration_tolerance": given.get("calibration_tolerance")
-        if arguments.calibration_tolerance is None
-        else arguments.calibration_tolerance,
         **_anatomy(arguments, row),
     }
     return completed(row, settings)
@@ -139,7 +127,7 @@ def _anatomy(arguments: argparse.Namespace, row: "Row") -> dict[str, Any]:
 
 def _network(arguments: argparse.Namespace, row: "Row") -> str | None:
     """The network to start from. Fine-tuning takes only one that segments, because its settings are made for that."""
-    from fclseg.federation.exchange import SHIPPED
+    from fclseg.methods.exchange import SHIPPED
     from fclseg.methods.registry import method_class
     from fclseg.networks.model_file import segments
 
@@ -183,7 +171,7 @@ class RoundLines:
     """One line per finished round, read from the run folder."""
 
     def __init__(self, folder: Path, rounds: int):
-        from fclseg.flare.runs.run_folder import RunFolder, describe
+        from fclseg.engine.run_folder import RunFolder, describe
 
         self._describe = describe
         self._folder, self._rounds = RunFolder(folder), rounds

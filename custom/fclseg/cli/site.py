@@ -54,7 +54,7 @@ def _command(commands, name: str, text: str, run) -> argparse.ArgumentParser:
 
 
 def _place(arguments: argparse.Namespace) -> Any:
-    from fclseg.flare.place import LOCAL_FILE, Place
+    from fclseg.engine.place import LOCAL_FILE, Place
 
     kit = arguments.kit.absolute()
     if not (kit / LOCAL_FILE).exists():
@@ -65,7 +65,9 @@ def _place(arguments: argparse.Namespace) -> Any:
 
 
 def policy(arguments: argparse.Namespace) -> Answer:
-    chosen = _place(arguments).policy
+    from fclseg.hospital.policy import Policy
+
+    chosen = Policy.of(_place(arguments))
     for name, value in vars(chosen).items():
         print(f"{name:<13} {', '.join(value) if isinstance(value, tuple) else value}")
     return Answer(vars(chosen))
@@ -73,9 +75,10 @@ def policy(arguments: argparse.Namespace) -> Answer:
 
 def runs(arguments: argparse.Namespace) -> Answer:
     from fclseg.hospital.admission import SHOWN, Admissions
+    from fclseg.hospital.policy import Policy
 
     place = _place(arguments)
-    waits = place.policy.approval
+    waits = Policy.of(place).approval
     known = Admissions(place.runs).all()
     if not known:
         print("no run has asked this site for a task yet")
@@ -100,10 +103,11 @@ def approve(arguments: argparse.Namespace) -> Answer:
 
 def budget(arguments: argparse.Namespace) -> Answer:
     from fclseg.hospital.budget import Budget
+    from fclseg.hospital.policy import Policy
     from fclseg.privacy.accountant import UPDATE_SENSITIVITY, epsilon
 
     place = _place(arguments)
-    policy, kept = place.policy, Budget(place.runs)
+    policy, kept = Policy.of(place), Budget(place.runs)
     spent = kept.spent()
     limit = "no limit in the policy" if policy.epsilon is None else f"the policy allows {policy.epsilon:g}"
     facts = {"epsilon": epsilon(spent, policy.delta), "delta": policy.delta, "allowed": policy.epsilon}

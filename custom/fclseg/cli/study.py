@@ -39,7 +39,7 @@ examples
       your own images: does pre-training help with few labels? The scores are noisy: it takes about 50 pairs to see
       a gain of 0.04 Dice
   fclseg study local --data ACDC --methods random,fclopt --also-plain \\
-         --filter fclseg.flare.filters.privacy.ClipAndNoise:clip=1,sigma=0.001
+         --filter fclseg.flare.filters.ClipAndNoise:clip=1,sigma=0.001
       what noise on the sites' updates costs
   fclseg data join hospitals acdc mnms
   fclseg study federated --data hospitals --sites-by centre --hold-out mnms-3 --methods random,fclopt_dp --labels 1,2
@@ -193,7 +193,7 @@ def filter_spec(text: str) -> "FilterSpec":
     from fclseg.study.job_options import FilterSpec
 
     path, _, arguments = text.partition(":")
-    example = "fclseg.flare.filters.privacy.ClipAndNoise:clip=1,sigma=0.1"
+    example = "fclseg.flare.filters.ClipAndNoise:clip=1,sigma=0.1"
     parts = [part for part in arguments.split(",") if part]
     return FilterSpec(path, tuple(named_value(part, "--filter", example) for part in parts))
 

@@ -34,8 +34,8 @@ def register(subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Answer:
+    from fclseg.engine.run_files import CONFIG
     from fclseg.flare.runs.overview import RUNNING, facts, read_run
-    from fclseg.flare.runs.run_files import CONFIG
 
     folder = next(
         (path for path in (arguments.runs / arguments.name, Path(arguments.name)) if (path / CONFIG).exists()), None

@@ -40,19 +40,11 @@ class DistancePredictor:
     ``alpha`` starts at 1. When targets were uploaded, ``calibrate`` takes the exact distance d between the new global
     networks. In the *next* ``predict`` the sites measure DP against that same global online network, which gives
     alpha = d / DP. In that round d~ is therefore exact.
-
-    Each calibration also shows how large the error of d~ had become since the previous one. From this the server
-    can tell when the next one is worth its bytes (``likely_error``).
     """
 
     alpha: float = 1.0
     exact: float | None = None  # d of the last calibration, until the matching DP is known
     last: float | None = None  # the previous round's d~
-    age: int | None = None  # rounds since alpha was calibrated; None: it never was
-    sites: int = 0  # number of dp_c that alpha was calibrated with
-    counted: int = 0  # and that of the last round's d~
-    interval: int | None = None  # rounds between the last two calibrations
-    error: float | None = None  # relative error of d~ that the last calibration found after them
 
     def calibrate(self, exact: float) -> None:
         """Store the exact d of a calibration round."""
@@ -71,33 +63,15 @@ class DistancePredictor:
         values = {site: check_distance(value, site) for site, value in distances.items()}
         recent = {site: value for site, value in values.items() if site in (trained or ())}
         known = self.exact if self.exact is not None else self.last
-        self.age = None if self.age is None else self.age + 1
         if trained and not recent and known is not None:
             self.exact, self.last = None, known
             return known
         counted = plausible(recent or values)
         mean = math.fsum(counted) / len(counted)  # an exact sum, so that the order of answers does not matter
-        self.counted = len(counted)
         if self.exact is not None and mean > 0:
-            self._adjust(self.exact / mean)
+            self.alpha = self.exact / mean
         self.exact, self.last = None, self.alpha * mean
         return self.last
-
-    def _adjust(self, alpha: float) -> None:
-        if self.age is not None:
-            self.interval, self.error = self.age, abs(self.alpha / alpha - 1) if alpha else None
-        self.alpha, self.age, self.sites = alpha, 0, self.counted
-
-    def likely_error(self, ahead: int) -> float:
-        """The relative error of d~ that is expected ``ahead`` rounds from now if alpha stays as it is.
-
-        It grows with the rounds as it did before the last calibration. Nothing is known (infinity) before the second
-        calibration, beyond twice the number of rounds observed, and if the mean is over another number of sites.
-        """
-        if self.age is None or self.interval is None or self.error is None or self.counted != self.sites:
-            return math.inf
-        rounds = self.age + ahead
-        return self.error * rounds / self.interval if rounds <= 2 * self.interval else math.inf
 
     def state(self) -> dict[str, float | int | None]:
         """The state for a checkpoint. ``DistancePredictor(**state)`` restores it."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from fclseg.anatomy.registry import DEFAULT, get_anatomy
 from fclseg.federation.codecs.features import ROWS_BYTES, first_rows
 from fclseg.federation.codecs.presets import PLAIN, RunCodec, get_codec
-from fclseg.federation.exchange import DISTANCE, OTHERS, ROWS, Flow, Row, crosses
 from fclseg.federation.states import SCALAR_BYTES, Arrays, array_bytes, to_arrays
+from fclseg.methods.exchange import DISTANCE, OTHERS, ROWS, Flow, Row, crosses
 from fclseg.methods.registry import build_method
 from fclseg.presets import Preset
 

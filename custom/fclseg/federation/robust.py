@@ -16,8 +16,8 @@ RULES = (MEAN_RULE, MEDIAN_RULE, TRIMMED_RULE)
 """How contributions are combined. The last two work on each number separately and give all sites equal weight (n_c is
 not used), which costs accuracy if sites differ in size."""
 
-REFUSE, CLIP, OFF = "refuse", "clip", "off"
-OUTLIERS = (REFUSE, CLIP, OFF)
+REFUSE, OFF = "refuse", "off"
+OUTLIERS = (REFUSE, OFF)
 """What happens to an update whose norm is far above the median."""
 
 
@@ -89,16 +89,6 @@ def find_outliers(
             if usual and norm > allowed and norm / allowed > found.get(site, Outlier(0.0, 1.0)).excess:
                 found[site] = Outlier(norm / usual, norm / allowed)
     return found
-
-
-def shorten(sent: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray], scale: float) -> Arrays:
-    """The component with its update multiplied by ``scale``. Counters are not changed."""
-    return {
-        name: (before[name] + scale * (array.astype(np.float64) - before[name])).astype(array.dtype)
-        if np.issubdtype(array.dtype, np.floating)
-        else array
-        for name, array in sent.items()
-    }
 
 
 def capped(samples: Mapping[str, int], cap: float) -> dict[str, int]:

@@ -15,18 +15,13 @@ package (`fclseg`) only for jobs that have this folder. Startup kits of FCLSeg a
 SITE_CLASSES = (
     "fclseg.flare.curves.SiteCurves",
     "fclseg.flare.executor.SiteExecutor",
-    "fclseg.flare.filters.codec.DecodeDownload",
-    "fclseg.flare.filters.codec.EncodeUpload",
-    "fclseg.flare.filters.privacy.ClipAndNoise",
-    "fclseg.flare.filters.ptnu.PredictTarget",
+    "fclseg.flare.filters.ClipAndNoise",
     "fclseg.flare.learner.SiteLearner",
 )
 """Classes that a job may instantiate at a hospital."""
 
 SERVER_CLASSES = (
     "fclseg.flare.controller.RoundController",
-    "fclseg.flare.filters.codec.SendEncoded",
-    "fclseg.flare.filters.ptnu.TargetToDistance",
     "fclseg.flare.mlflow_curves.MlflowCurves",
     "fclseg.flare.tensorboard.RunCurves",
     "fclseg.flare.wandb_curves.WandbCurves",

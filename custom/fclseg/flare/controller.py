@@ -11,29 +11,30 @@ from typing import Any
 from nvflare.apis.client import Client
 from nvflare.apis.controller_spec import Task, TaskCompletionStatus
 from nvflare.apis.event_type import EventType
-from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.job_def import JobMetaKey
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from fclseg import __version__
+from fclseg.engine.attendance import Attendance
+from fclseg.engine.messages import Message
+from fclseg.engine.meter import DOWN, UP
+from fclseg.engine.rounds import RunLoop
+from fclseg.engine.run_folder import RunFolder
+from fclseg.engine.run_settings import RunSettings, start_over
+from fclseg.engine.simulation import shared_places
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError, PassingError
-from fclseg.flare.attendance import Attendance
 from fclseg.flare.authenticated import trust_tokens
 from fclseg.flare.fast_simulator import end_simulation, gave_up, speed_up_simulator
+from fclseg.flare.free_memory import return_free_memory
 from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
-from fclseg.flare.messages import NEEDS_WHOLE, REASON, Message
-from fclseg.flare.meter import Meter
-from fclseg.flare.place import Place
-from fclseg.flare.rounds import RunLoop
-from fclseg.flare.runs.run_folder import RunFolder
-from fclseg.flare.settings import RunSettings, start_over
-from fclseg.flare.simulation import shared_places
+from fclseg.flare.meter import WireMeter
 from fclseg.flare.site_task import SiteTask
 from fclseg.flare.stream_timers import share_stream_timers
+from fclseg.flare.wire import read_result, server_place, to_shareable
 
 POLL_SECONDS = 0.05
 share_stream_timers()
@@ -47,8 +48,9 @@ class RoundController(Controller):
     def __init__(self, settings: dict[str, Any]):
         super().__init__(task_check_period=POLL_SECONDS)
         self._given = settings
-        self._meter: Meter | None = None
+        self._meter = WireMeter("")
         self._attendance: Attendance | None = None
+        self._sent: dict[str, dict[str, int]] = {}  # payload of the task that each site is given
         self._pulses = Pulses()
 
     @cached_property
@@ -57,7 +59,7 @@ class RoundController(Controller):
         return RunSettings.read(self._given)
 
     def run_path(self, fl_ctx: FLContext) -> Path:
-        return Place.of_server(fl_ctx).runs / self._settings.run
+        return server_place(fl_ctx).runs / self._settings.run
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Does nothing that can fail: errors for the user are raised in ``control_flow``."""
@@ -70,8 +72,9 @@ class RoundController(Controller):
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         super().handle_event(event_type, fl_ctx)
-        if self._meter:
-            self._meter.handle_event(event_type, fl_ctx)
+        if event_type == EventType.AFTER_TASK_DATA_FILTER:  # a task is sent, perhaps not for the first time
+            site = fl_ctx.get_peer_context().get_identity_name()
+            self._meter.count(DOWN, site, self._sent.get(site, {}))
         if event_type == EventType.BEFORE_PROCESS_TASK_REQUEST and self._attendance:
             site = fl_ctx.get_peer_context().get_identity_name()
             if self._attendance.heard(site):
@@ -80,6 +83,8 @@ class RoundController(Controller):
     def process_result_of_unknown_task(
         self, client: Client, task_name: str, client_task_id: str, result: Shareable, fl_ctx: FLContext
     ) -> None:
+        with suppress(FCLSegError):
+            self._meter.count(UP, client.name, read_result(result).payload())
         self.log_info(fl_ctx, f"{client.name} answered task {task_name} too late; the result is not used")
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
@@ -100,26 +105,18 @@ class RoundController(Controller):
             self.system_panic(_reason(error), fl_ctx)
 
     def _run(self, folder: RunFolder, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        place = Place.of_server(fl_ctx)
-        self._settings.check_place(place)
-        self._meter = Meter(fl_ctx.get_job_id())
+        place = server_place(fl_ctx)
+        self._meter = WireMeter(fl_ctx.get_job_id())
         self._meter.listen(self._engine.get_cell())
         present = sorted(client.name for client in self._engine.get_clients())
         shared, sentence = shared_places(place, present) if place.simulated else ({}, "images stay at the sites")
         self.log_info(fl_ctx, sentence)
-        config: dict[str, Any] = {"settings": self._settings.to_dict()}
-        config |= {name: shared.get(name) for name in ("data", "splits")}
-        if place.simulated:  # the number of sites determines how patients are split across them, so it must not change
-            config["sites"] = present
-        folder.open(config, fresh=start_over(), command=_command(fl_ctx))
-        sites = folder.admit(present)
-        self._attendance = Attendance(sites, self._settings.fraction, self._settings.seed)
+        sites = folder.start(self._settings, present, shared, fresh=start_over(), command=_command(fl_ctx))
+        loop = RunLoop(self._settings, folder, sites, self._meter, shared)
+        self._attendance = loop.attendance
         for site in sorted(set(sites) - set(present)):
-            self._attendance.fell_silent(site)
+            loop.attendance.fell_silent(site)
             self.log_warning(fl_ctx, f"{site} is not connected: the run continues without it")
-        run = {"id": folder.config["id"], "settings": self._settings.to_dict(), "sites": sites, "shared": shared}
-        run["version"] = __version__
-        loop = RunLoop(self._settings, folder, run, self._attendance, self._meter)
 
         def ask(task_name: str, messages: dict[str, Message], timeout: int, accept: Callable) -> dict[str, str]:
             return self._ask(task_name, messages, timeout, accept, abort_signal, fl_ctx)
@@ -146,14 +143,17 @@ class RoundController(Controller):
         def received(client_task, fl_ctx: FLContext) -> None:
             site = client_task.client.name
             try:
-                accept(site, read_result(client_task.result))
+                message = read_result(client_task.result)
+                self._meter.count(UP, site, message.payload())
+                accept(site, message)
             except Exception as error:
                 failures[site] = str(error)
                 self.log_warning(fl_ctx, f"the result of {site} is not used in this round: {error}")
             client_task.result = None  # free the memory: the result has been aggregated or refused
 
+        self._sent = {site: message.payload() for site, message in messages.items()}
         tasks = {
-            site: SiteTask(task_name, message.to_shareable(), timeout=timeout, result_received_cb=received)
+            site: SiteTask(task_name, to_shareable(message), timeout=timeout, result_received_cb=received)
             for site, message in messages.items()
         }
         for site, task in tasks.items():
@@ -165,6 +165,7 @@ class RoundController(Controller):
                 if self._attendance is not None:
                     self._attendance.fell_silent(site)
                 self.log_warning(fl_ctx, f"{failures[site]}; it is left out until it asks for work again")
+        return_free_memory()
         return failures
 
     def _fault(self, site: str, task: Task, timeout: int) -> str:
@@ -199,14 +200,3 @@ def _command(fl_ctx: FLContext) -> str:
 def _reason(error: Exception) -> str:
     """One sentence for the log and the run's folder."""
     return str(error) if isinstance(error, FCLSegError) else f"the run failed with {type(error).__name__}: {error}"
-
-
-def read_result(result: Shareable) -> Message:
-    """The message in a result, or an error with the site's reason."""
-    code = result.get_return_code()
-    if code != ReturnCode.OK:
-        fallback = f"the site answered {code}; see the site's own log for the reason"
-        if code == ReturnCode.TASK_DATA_FILTER_ERROR:
-            fallback += f"; {NEEDS_WHOLE}"
-        raise FCLSegError(result.get_header(REASON) or fallback)
-    return Message.from_shareable(result)

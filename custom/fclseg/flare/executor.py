@@ -15,13 +15,15 @@ from nvflare.apis.signal import Signal
 from nvflare.app_common.executors.learner_executor import LearnerExecutor
 from nvflare.app_common.logging.constants import is_log_streaming_allowed
 
+from fclseg.engine.gate import OpenGate
+from fclseg.engine.messages import DISTANCE_TASK, PRETRAIN_TASK
+from fclseg.engine.site_work import answer
 from fclseg.errors import PublicError
-from fclseg.flare.asked import asked
+from fclseg.flare.filters import asked
 from fclseg.flare.free_memory import return_free_memory
-from fclseg.flare.heartbeat import Heart
-from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK, REASON
-from fclseg.flare.place import Place
+from fclseg.flare.heartbeat import Heartbeat
 from fclseg.flare.stream_timers import share_stream_timers
+from fclseg.flare.wire import REASON, read_task, site_place, to_shareable
 from fclseg.hospital.gate import Gate
 from fclseg.hospital.problems import note_problem, public_sentence
 
@@ -34,7 +36,7 @@ class SiteExecutor(LearnerExecutor):
     def __init__(self, learner_id: str):
         super().__init__(learner_id, train_task=PRETRAIN_TASK)
         self.is_initialized: bool = False
-        self._heart = Heart()
+        self._heartbeat = Heartbeat()
         # NVFlare builds this object and then waits for the server: time enough to import what the task will need.
         threading.Thread(target=importlib.import_module, args=("torch",), daemon=True).start()
 
@@ -48,19 +50,19 @@ class SiteExecutor(LearnerExecutor):
                 self.initialize(fl_ctx)
                 self.is_initialized = True
                 self._say_which_images(fl_ctx)
-            self._heart.start(fl_ctx)
-            site, message = self.learner.open(shareable, fl_ctx)
-            gate = Gate(site, task_name, message, asked(fl_ctx))
-            gate.admit()
+            self._heartbeat.start(fl_ctx)
+            message = read_task(shareable)
+            site = self.learner.open(message, fl_ctx)
+            gate = (OpenGate if site.place.simulated else Gate)(site, task_name, message, asked(fl_ctx))
             work = self.learner.train if task_name == PRETRAIN_TASK else self.learner.distance
-            return gate.release(work(shareable, fl_ctx, abort_signal)).to_shareable()
+            return to_shareable(answer(gate, lambda site, message: work(site, message, fl_ctx)))
         except Exception as error:
             return self._failed(task_name, error, fl_ctx)
         finally:
             return_free_memory()
 
     def _say_which_images(self, fl_ctx: FLContext) -> None:
-        if Place.of_site(fl_ctx).on_phantoms:
+        if site_place(fl_ctx).on_phantoms:
             sent = "; its log files go to the server, which is harmless here" * is_log_streaming_allowed(fl_ctx)
             self.log_info(
                 fl_ctx,
@@ -71,7 +73,7 @@ class SiteExecutor(LearnerExecutor):
     def _failed(self, task_name: str, error: Exception, fl_ctx: FLContext) -> Shareable:
         """A failed result. The full error stays in the site's own file: error messages contain file names, and those
         may contain patient names."""
-        note_problem(Place.of_site(fl_ctx).runs, f"task {task_name} failed", error)
+        note_problem(site_place(fl_ctx).runs, f"task {task_name} failed", error)
         self.log_error(fl_ctx, f"task {task_name} failed: {public_sentence(error)}")
         reply = make_reply(ReturnCode.EXECUTION_EXCEPTION)
         reply.set_header(REASON, public_sentence(error))
@@ -80,7 +82,7 @@ class SiteExecutor(LearnerExecutor):
 
 def check_logs_stay(fl_ctx: FLContext) -> None:
     """Refuse to work if NVFlare sends the site's log files to the server. Generated images have no patients."""
-    place = Place.of_site(fl_ctx)
+    place = site_place(fl_ctx)
     if not place.simulated and not place.on_phantoms and is_log_streaming_allowed(fl_ctx):
         raise PublicError(
             'this site sends its log files to the server, which may contain patient names: set "allow_log_streaming" '

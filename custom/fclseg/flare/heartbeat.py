@@ -14,7 +14,7 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 
-from fclseg.flare.place import Place
+from fclseg.flare.wire import site_place
 
 TOPIC = "fclseg.alive"
 BEAT_SECONDS = 10.0
@@ -22,7 +22,7 @@ SILENT_SECONDS = 60.0
 """Longer than network interruptions that recover on their own, which take up to 40 s."""
 
 
-class Heart:
+class Heartbeat:
     """The site side: one thread per process that sends a heartbeat every few seconds."""
 
     def __init__(self, seconds: float = BEAT_SECONDS):
@@ -31,7 +31,7 @@ class Heart:
 
     def start(self, fl_ctx: FLContext) -> None:
         """Start with the first task. Later calls do nothing."""
-        if self._thread is None and not Place.of_site(fl_ctx).simulated:
+        if self._thread is None and not site_place(fl_ctx).simulated:
             self._thread = threading.Thread(target=self._beat, args=(fl_ctx.get_engine(),), daemon=True)
             self._thread.start()
 

@@ -13,21 +13,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fclseg.federation.codecs.presets import PLAIN
-from fclseg.federation.exchange import ROWS, Row
+from fclseg.engine.job_defaults import defaults
+from fclseg.engine.messages import DISTANCE_TASK, PRETRAIN_TASK
+from fclseg.engine.run_settings import RunSettings
 from fclseg.federation.payload import component_arrays
 from fclseg.federation.states import array_bytes
 from fclseg.flare.classes import CUSTOM, NO_CODE, NOTE
-from fclseg.flare.messages import DISTANCE_TASK, PRETRAIN_TASK
-from fclseg.flare.settings import RunSettings
 from fclseg.flare.tracking import add_tracker
-from fclseg.methods.registry import method_class
-from fclseg.presets import Preset, get_preset
+from fclseg.methods.exchange import ROWS, Row
 
 CONTROLLER = "controller"
 OF_RUN = {"controller_id": CONTROLLER}
 """Arguments of the components that write curves: the controller knows the run's folder."""
-CODEC_FILTERS = "fclseg.flare.filters.codec"
 
 TASK_REQUEST_SECONDS = 0.1
 """How often an idle site asks for work."""
@@ -55,8 +52,6 @@ def meta(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
-    coded = [f"{CODEC_FILTERS}.SendEncoded"] if is_coded(row, settings) else []
-    predicts = ["fclseg.flare.filters.ptnu.TargetToDistance"] if row.predicts_target else []
     document = {
         "format_version": 2,
         "server": {"heart_beat_timeout": 600, "task_request_interval": TASK_REQUEST_SECONDS},
@@ -68,7 +63,7 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
                 "args": {"settings": {"job": row.job, **settings}},
             }
         ],
-        "task_data_filters": _chains(row, coded, [*predicts, *coded]),
+        "task_data_filters": [],
         "task_result_filters": [],
         "components": [
             {
@@ -84,10 +79,6 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def client(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
     tasks = [DISTANCE_TASK, PRETRAIN_TASK] if row.predicts_distance else [PRETRAIN_TASK]
-    decodes, encodes = (
-        [f"{CODEC_FILTERS}.{name}"] if is_coded(row, settings) else [] for name in ("DecodeDownload", "EncodeUpload")
-    )
-    predicts = ["fclseg.flare.filters.ptnu.PredictTarget"] if row.predicts_target else []
     return {
         "format_version": 2,
         **CLIENT_TIMES,
@@ -98,8 +89,8 @@ def client(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
                 "executor": {"path": "fclseg.flare.executor.SiteExecutor", "args": {"learner_id": "learner"}},
             }
         ],
-        "task_data_filters": _chains(row, decodes, [*decodes, *predicts]),
-        "task_result_filters": _chains(row, [], encodes),
+        "task_data_filters": [],
+        "task_result_filters": [],
         "components": [
             {"id": "learner", "path": "fclseg.flare.learner.SiteLearner", "args": {}},
             {"id": "curves", "path": "fclseg.flare.curves.SiteCurves", "args": {}},
@@ -114,47 +105,9 @@ def submit_seconds(row: Row, settings: Mapping[str, Any]) -> float:
     return SUBMIT_SECONDS + math.ceil(largest / SLOWEST_LINK)
 
 
-def is_coded(row: Row, settings: Mapping[str, Any]) -> bool:
-    """Whether networks are sent as bytes: the job's settings decide, or else its row."""
-    return (settings.get("codec") or row.codec) != PLAIN
-
-
-def _chains(row: Row, distance: Sequence[str], pretrain: Sequence[str]) -> list[dict[str, Any]]:
-    """The filters of each task, in one chain per task, as NVFlare requires."""
-    chains = {DISTANCE_TASK: distance if row.predicts_distance else [], PRETRAIN_TASK: pretrain}
-    return [
-        {"tasks": [task], "filters": [{"path": path, "args": {}} for path in paths]}
-        for task, paths in chains.items()
-        if paths
-    ]
-
-
-def add_codec(document: dict[str, Any], coded: Mapping[str, Any]) -> None:
-    """Add the codec filters of another configuration to a job's that has none: decoding comes first, encoding last.
-    Filters that the job's owner added stay in between."""
-    if CODEC_FILTERS in json.dumps(document):
-        return
-    for kind in ("task_data_filters", "task_result_filters"):
-        chains = {task: chain for chain in document[kind] for task in chain["tasks"]}
-        for chain in coded[kind]:
-            (task,) = chain["tasks"]
-            added = [entry for entry in chain["filters"] if _codes(entry)]
-            if added and task not in chains:
-                document[kind].append({"tasks": [task], "filters": added})
-            elif added:
-                place = 0 if added[0]["path"].endswith("DecodeDownload") else len(chains[task]["filters"])
-                chains[task]["filters"][place:place] = added
-
-
-def _codes(entry: Mapping[str, Any]) -> bool:
-    return entry["path"].startswith(CODEC_FILTERS)
-
-
 def with_filters(sites: dict[str, Any], filters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The sites' configuration with further filters on what they send. They are inserted before the codec, because
-    NVFlare takes one chain of filters per task."""
-    own = [one for chain in sites["task_result_filters"] for one in chain["filters"]]
-    chain = {"tasks": [PRETRAIN_TASK], "filters": [*filters, *own]}
+    """The sites' configuration with filters on what they send."""
+    chain = {"tasks": [PRETRAIN_TASK], "filters": list(filters)}
     return sites | {"task_result_filters": [chain]} if filters else sites
 
 
@@ -183,37 +136,6 @@ def write_job(
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
-
-
-DEFAULTS: dict[str, Any] = {"preset": "demo", "seed": 0, "fraction": 1.0, "min_sites": 1}
-
-
-def defaults(row: Row) -> dict[str, Any]:
-    """Settings of the committed jobs: small enough to run in a minute. The environment or ``fclseg pretrain`` can
-    change them."""
-    return completed(row, DEFAULTS)
-
-
-def completed(row: Row, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """A job's settings with what its row needs besides the chosen ones: the network to start from, and the budget."""
-    network, changes = chosen.get("network") or row.start, chosen.get("changes") or {}
-    changes = budget(row, get_preset(chosen["preset"], **changes), network) | changes
-    added = {"network": network, "changes": changes}
-    return {**chosen, **{name: value for name, value in added.items() if value}}
-
-
-def budget(row: Row, preset: Preset, network: str | None = None) -> dict[str, object]:
-    """Changes to the preset for a job that trains on labels or starts from a network that already segments.
-
-    Training on labels from a ``network`` is fine-tuning of a network that already segments. The server does not know
-    how many labels the sites have. If the preset limits the number of steps, an epoch therefore counts as one step.
-    """
-    if row.start:
-        return preset.adaptation()
-    if not method_class(row).wants_labels:
-        return {}
-    changes = preset.model_finetuning() if network else {}
-    return changes | preset.changed(changes).federated_finetuning(steps_per_epoch=1)
 
 
 def main() -> None:

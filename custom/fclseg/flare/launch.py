@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.documents import UNUSABLE
+from fclseg.engine.run_folder import SIMULATOR_LOG, RunFolder
 from fclseg.environment import TRAINING_ENVIRONMENT
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import get_row
 from fclseg.files import write_text
 from fclseg.flare.classes import CUSTOM, NOTE, SERVER_CLASSES, SITE_CLASSES, resources
-from fclseg.flare.jobs import OF_RUN, add_codec, client, is_coded, server
-from fclseg.flare.runs.run_folder import SIMULATOR_LOG, RunFolder
+from fclseg.flare.jobs import OF_RUN
 from fclseg.flare.tracking import add_tracker
 
-SERVER_CONFIG, CLIENT_CONFIG = "app/config/config_fed_server.json", "app/config/config_fed_client.json"
+SERVER_CONFIG = "app/config/config_fed_server.json"
 RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")
 SITE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 POLL_SECONDS = 0.5
@@ -52,13 +51,7 @@ def derive_job(job: Path, folder: Path, changes: Mapping[str, Any]) -> Path:
     if derived.resolve() != job.resolve():  # a run may be started again from the job in its own folder
         shutil.rmtree(derived, ignore_errors=True)
         shutil.copytree(job, derived)
-    row = get_row(settings["job"])
     add_tracker(document, settings.get("tracking"), OF_RUN)
-    if is_coded(row, settings):
-        sites = json.loads((derived / CLIENT_CONFIG).read_text())
-        add_codec(sites, client(row, settings))
-        add_codec(document, server(row, settings))
-        (derived / CLIENT_CONFIG).write_text(json.dumps(sites, indent=2) + "\n")
     (derived / SERVER_CONFIG).write_text(json.dumps(document, indent=2) + "\n")
     _drop_marker(derived)
     return derived

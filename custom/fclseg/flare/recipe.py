@@ -21,12 +21,13 @@ from nvflare.recipe.poc_env import PocEnv
 from nvflare.recipe.sim_env import SimEnv
 from nvflare.recipe.spec import ExecEnv, Recipe
 
-from fclseg.federation.exchange import Row, get_row
+from fclseg.engine.job_defaults import completed
+from fclseg.engine.run_settings import RunSettings
 from fclseg.files import write_text
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
-from fclseg.flare.jobs import completed, write_job
+from fclseg.flare.jobs import write_job
 from fclseg.flare.kits.project import STORE, describe_project
-from fclseg.flare.settings import RunSettings
+from fclseg.methods.exchange import Row, get_row
 
 POC_HOST, POC_PORT, POC_USER = "localhost", 8102, "admin@coordinator.org"
 """As in ``project.yml``."""

@@ -22,11 +22,6 @@ TRACKERS = {
 }
 
 
-def check_tracking(name: str | None) -> None:
-    if name is not None and name not in TRACKERS:
-        raise FCLSegError(f"there is no tracker '{name}': choose one of {', '.join(TRACKERS)}")
-
-
 def check_tracker_installed(name: str | None) -> None:
     """On the machine where the server runs."""
     if name is not None and importlib.util.find_spec(TRACKERS[name].package) is None:

@@ -8,35 +8,29 @@ policy does not let leave stops the whole result. The line in the audit file is 
 import math
 import time
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
-from fclseg.federation.exchange import DISTANCE, goes_up
+from fclseg.engine.gate import OpenGate
+from fclseg.engine.messages import Message
 from fclseg.federation.robust import update_norm
-from fclseg.federation.states import Arrays, to_arrays
-from fclseg.flare.diagnostics import PREFIX
-from fclseg.flare.messages import CALIBRATES, Message
-from fclseg.flare.site import Site
 from fclseg.hospital.admission import Admission, Admissions, fingerprint, hours_since
 from fclseg.hospital.audit import REFUSED, SENT, Audit
 from fclseg.hospital.budget import Budget
-from fclseg.hospital.policy import PolicyError
-from fclseg.privacy.settings import NETWORKS, NO_PROTECTION, PrivacySettings
+from fclseg.hospital.policy import Policy, PolicyError
+from fclseg.methods.exchange import DISTANCE
+from fclseg.privacy.protections import NETWORKS, PrivacySettings
 
 
-@dataclass
-class Gate:
-    """The gate of one site for one task."""
+class Gate(OpenGate):
+    """The gate of one hospital for one task."""
 
-    site: Site
-    task_name: str
-    task: Message
-    asked: PrivacySettings = NO_PROTECTION  # by the job's filters; its settings may ask for more
+    @property
+    def policy(self) -> Policy:
+        """What the hospital's file says now: it may have changed since the training began."""
+        return Policy.of(self.site.place)
 
     def admit(self) -> None:
-        """Refuse the task if the policy forbids the run. In a simulation there is no hospital to ask."""
-        if self.site.place.simulated:
-            return
+        """Refuse the task if the policy forbids the run."""
         try:
             self._admit()
         except PolicyError as error:
@@ -44,7 +38,7 @@ class Gate:
             raise
 
     def _admit(self) -> None:
-        place, settings, policy = self.site.place, self.site.settings, self.site.place.policy
+        place, settings, policy = self.site.place, self.site.settings, self.policy
         rounds = self.site.rounds
         policy.check_run(settings.job, settings.preset, self.site.foreign_changes, rounds)
         if not 0 <= self.task.round_number < rounds:
@@ -66,18 +60,14 @@ class Gate:
 
     def release(self, answer: Message) -> Message:
         """The answer in the form that may leave. Raises if it may not."""
-        answer = self._planned(answer)
-        wanted = self.site.settings.privacy.stricter(self.asked)
-        if self.site.place.simulated:
-            self._protect(answer, wanted)
-            return answer
-        policy, budget = self.site.place.policy, Budget(self.site.place.runs)
-        settings = wanted.stricter(policy.privacy)
+        answer = self.planned(answer)
+        policy, budget = self.policy, Budget(self.site.place.runs)
+        settings = self.wanted.stricter(policy.privacy)
         try:
             policy.check_components(_names(answer))
             self._check_possible(answer, settings)
             with budget.held():
-                multipliers = self._protect(answer, settings)
+                multipliers = self.protect(answer, settings)
                 covered = self._covered(answer, multipliers)
                 if policy.epsilon is not None and (open_ones := sorted(_names(answer) - covered)):
                     raise PolicyError(f"this site has a privacy budget, but '{open_ones[0]}' would leave without noise")
@@ -96,39 +86,12 @@ class Gate:
             raise
         return answer
 
-    def _planned(self, answer: Message) -> Message:
-        """Drop the components that the exchange plan does not send up in this round (DP: the target network)."""
-        if answer.distance is not None and not (answer.components or answer.others):
-            return answer
-        calibrates = self.task.meta.get(CALIBRATES, True) is not False  # the server can ask for less, never for more
-        leaves = goes_up(self.site.settings.row, answer.round_number, self.site.calibration_rounds, calibrates)
-        answer.components = {
-            name: arrays
-            for name, arrays in answer.components.items()
-            if name in leaves or (self.site.settings.diagnostics and name.startswith(PREFIX))
-        }
-        answer.others = {name: states for name, states in answer.others.items() if name in leaves}
-        return answer
-
     def _check_possible(self, answer: Message, settings: PrivacySettings) -> None:
         """Refuse what the policy's protections cannot be applied to."""
         if not answer.others:
             return
-        if self.site.place.policy.clip is not None and not settings.on_features:
+        if self.policy.clip is not None and not settings.on_features:
             raise PolicyError(f"this site clips what it sends, but '{next(iter(answer.others))}' cannot be clipped")
-
-    def _protect(self, answer: Message, settings: PrivacySettings) -> dict[str, float]:
-        """Apply the protections to what leaves. Returns the noise multipliers of everything that now has noise."""
-        if not settings.shown() or not (answer.components or answer.others):
-            return {}
-        from fclseg.privacy.protect import Upload, protect  # imports methods and data: a plain round needs neither
-
-        site = self.site.name
-        upload = Upload(answer.components, {name: states[site] for name, states in answer.others.items()})
-        made = protect(self.site, upload, received_networks(self.site, self.task), settings)
-        answer.components = made.components
-        answer.others = {name: {site: arrays} for name, arrays in made.features.items()}
-        return made.multipliers
 
     def _covered(self, answer: Message, multipliers: Collection[str]) -> set[str]:
         """The names of the components that leave with noise."""
@@ -136,7 +99,7 @@ class Gate:
 
     def _norm(self, answer: Message) -> float | None:
         """Euclidean norm of the update as it leaves, over all networks; None if there is no update."""
-        received = received_networks(self.site, self.task)
+        received = self.received()
         known = [update_norm(arrays, received[name]) for name, arrays in answer.components.items() if name in received]
         return math.hypot(*known) if known else None
 
@@ -159,9 +122,3 @@ class Gate:
 def _names(answer: Message) -> set[str]:
     """The names of everything in an answer, except for the numbers of its report."""
     return {*answer.components, *answer.others} | ({DISTANCE} if answer.distance is not None else set())
-
-
-def received_networks(site: Site, task: Message) -> dict[str, Arrays]:
-    """The networks of this task or of the distance task of its round."""
-    kept = site.memory.recall_global(task.round_number)
-    return {name: to_arrays(part) for name, part in kept.items()} | task.components

@@ -4,37 +4,31 @@ The site's executor checks this policy before each task and again before anythin
 the hospital installed reads it from the site's disk each time, so no job can loosen it.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
+from fclseg.engine.place import Place
 from fclseg.errors import FCLSegError, PublicError
-from fclseg.federation.exchange import DISTANCE, FEATURES, ROWS
+from fclseg.methods.exchange import DISTANCE, FEATURES, ROWS
 from fclseg.presets import PRESETS, full_name
-from fclseg.privacy.settings import NAMES as PRIVACY
-from fclseg.privacy.settings import PrivacySettings, check_privacy
+from fclseg.privacy.protections import NAMES as PRIVACY
+from fclseg.privacy.protections import PrivacySettings, check_privacy
 
 EVERYTHING = frozenset({flow.component for row in ROWS.values() for flow in row.flows} | {DISTANCE})
 """All components of the exchange plan."""
 
 
-@dataclass(frozen=True)
-class Policy:
-    """By default all jobs of the package may train, and no features may leave."""
+@dataclass(frozen=True, kw_only=True)
+class Policy(PrivacySettings):
+    """By default all jobs of the package may train, and no features may leave. Of its protections and those that a job
+    asks for, the stricter apply."""
 
     jobs: tuple[str, ...] = tuple(ROWS)
     presets: tuple[str, ...] = tuple(PRESETS)
     changes: tuple[str, ...] = ()  # settings of a preset that a job may change
     components: tuple[str, ...] = tuple(sorted(EVERYTHING - FEATURES))  # what may leave, the distance included
-    perturb: float = 0.0  # protections, see fclseg.privacy.settings; the stricter of these and the job's applies
-    mix: int = 1
-    prototypes: int | None = None
-    feature_noise: float = 0.0
-    clip: float | None = None
-    sigma: float = 0.0
     epsilon: float | None = None  # privacy budget of this site over all runs; None: no budget
     delta: float = 1e-5  # the delta of this budget
     rounds: int = 1000  # maximum number of rounds per run
@@ -56,6 +50,11 @@ class Policy:
         if not chosen.get("delta", cls.delta) < 1:
             raise FCLSegError(f"the site's policy has 'delta' as {chosen['delta']}: give a number > 0 and < 1")
         return cls(**chosen)
+
+    @classmethod
+    def of(cls, place: Place) -> "Policy":
+        """The policy of the site at this place, as its file says now."""
+        return cls.read(place.own.get("policy", {}))
 
     @property
     def privacy(self) -> PrivacySettings:
@@ -117,27 +116,6 @@ def _checked(name: str, value: object) -> Any:
     if not fits or value < least or (name in ("hours", "epsilon", "delta") and not value):  # type: ignore[operator]
         raise FCLSegError(f"the site's policy has '{name}' as {value!r}: give a {'whole ' if whole else ''}number > 0")
     return value
-
-
-def read_site_file(path: Path) -> dict[str, Any]:
-    """A site's own settings: JSON in which lines that start with // are comments."""
-    if not path.exists():
-        return {}
-    if path.is_fifo():  # reading a named pipe would wait forever
-        raise FCLSegError(f"{path} is not a regular file: write the site's settings to one")
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise FCLSegError(
-            f"{path} cannot be read ({error.strerror}): give the account that runs NVFlare read permission"
-        ) from None
-    try:
-        document = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        raise FCLSegError(f'{path} is not a JSON object: correct it, for example {{"data": "/folder"}}')
-    return document
 
 
 SAMPLE = """\

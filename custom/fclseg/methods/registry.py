@@ -8,8 +8,8 @@ import torch
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import Row, get_row
 from fclseg.methods.base import Method
+from fclseg.methods.exchange import Row, get_row
 from fclseg.networks.interface import EncoderFactory
 from fclseg.presets import Preset
 from fclseg.randomness import derive_seed

@@ -16,7 +16,7 @@ from fclseg.methods.base import Method
 from fclseg.methods.fedca import public_images
 from fclseg.presets import Preset
 from fclseg.privacy.accountant import UPDATE_SENSITIVITY
-from fclseg.privacy.settings import NETWORKS, PrivacySettings
+from fclseg.privacy.protections import NETWORKS, PrivacySettings
 from fclseg.privacy.update_noise import clip_and_noise
 from fclseg.privacy.vectors import SharedVectors, VectorMaker
 

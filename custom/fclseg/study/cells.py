@@ -15,7 +15,7 @@ from typing import Any
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ENCODER, MODEL, NETWORK, SHIPPED, get_row
+from fclseg.methods.exchange import ENCODER, MODEL, NETWORK, SHIPPED, get_row
 from fclseg.presets import Preset
 from fclseg.resources import shipped_model
 from fclseg.study.job_options import PLAIN, JobOptions

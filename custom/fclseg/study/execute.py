@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from fclseg.data.sites import Splits
+from fclseg.engine.run_folder import GLOBAL
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import SHIPPED
 from fclseg.files import private_folder
 from fclseg.finetune.dataset import open_labelled
 from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
 from fclseg.finetune.run import FinetuneResult, FinetuneSpec
-from fclseg.flare.runs.run_folder import GLOBAL
+from fclseg.methods.exchange import SHIPPED
 from fclseg.networks.model_file import load_model
 from fclseg.resources import shipped_model
 from fclseg.study.cache import Cache

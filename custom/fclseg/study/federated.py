@@ -1,23 +1,25 @@
-"""Federated runs of a study with NVFlare, which are its pre-trainings.
-
-They run like ``fclseg pretrain``: a job from the exchange plan, NVFlare's simulator with one process per site, and a
-run folder from which an interrupted run continues.
+"""Federated runs of a study, which are its pre-trainings: a job from the exchange plan, and a run folder from which an
+interrupted run continues. They run in this process, or with NVFlare's simulator if a filter of NVFlare takes part.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fclseg.anatomy.registry import reference
 from fclseg.data.sites import Splits
+from fclseg.engine.attendance import Attendance
+from fclseg.engine.in_process import run_in_process
+from fclseg.engine.rounds import AfterRound
+from fclseg.engine.run_folder import SIMULATOR_LOG, RunFolder
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import get_row
-from fclseg.flare.attendance import Attendance
 from fclseg.flare.jobs import write_job
 from fclseg.flare.launch import PICKUP_SECONDS, simulate
-from fclseg.flare.runs.run_folder import SIMULATOR_LOG, RunFolder
-from fclseg.flare.settings import RunSettings
-from fclseg.presets import Preset, get_preset
+from fclseg.methods.exchange import get_row
+from fclseg.networks.interface import EncoderFactory
+from fclseg.presets import Preset
 from fclseg.study.cells import Dataset
 from fclseg.study.job_options import PLAIN, JobOptions
 
@@ -32,22 +34,10 @@ def run_job(
     options: JobOptions = PLAIN,
     **more: Any,
 ) -> RunFolder:
-    """Run a job on the sites of the data's split, or continue it. ``folder`` is the run folder.
-
-    Every site that is drawn for a round must answer. Otherwise a result without one of them would be stored as if all
-    had taken part.
-    """
-    sites = list(Splits.load(data.splits).sites)
-    standard = get_preset(preset.name).values()
-    changes = {name: value for name, value in preset.values().items() if value != standard[name]}
-    values = {"job": job, "preset": preset.name, "changes": changes, "seed": seed, "run": folder.name}
-    if start := options.start or get_row(job).start:
-        values |= {"network": start, "anatomy": reference(data.anatomy)}
-    values |= {"pickup_timeout": PICKUP_SECONDS, **dict(options.settings), **more}
-    settings = RunSettings.read(values, environment={})
-    settings = replace(settings, min_sites=len(Attendance(sites, settings.fraction, seed).draw(0)))
+    """Run a job with NVFlare's simulator on the sites of the data's split, or continue it. ``folder`` is the run
+    folder."""
+    sites, settings = _settled(job, folder, data, preset, seed, options, more)
     run = RunFolder(folder)
-    start_over_elsewhere(run, settings, data)
     filters = [one.config() for one in options.filters]
     write_job(folder / "job" / job, settings.row, settings.to_dict(), filters=filters)
     places = {"FCLSEG_RUNS": folder.parent, "FCLSEG_DATA": data.root, "FCLSEG_SPLITS": data.splits}
@@ -56,6 +46,42 @@ def run_job(
     if not run.complete:
         raise FCLSegError(f"the run ended before its last round; NVFlare's messages are in {folder / SIMULATOR_LOG}")
     return run
+
+
+def run_here(
+    job: str,
+    folder: Path,
+    data: Dataset,
+    preset: Preset,
+    seed: int,
+    options: JobOptions = PLAIN,
+    encoder: EncoderFactory | None = None,
+    after_round: AfterRound = lambda record: None,
+    **more: Any,
+) -> RunFolder:
+    """The same in this process, one site after the other, with the same result."""
+    sites, settings = _settled(job, folder, data, preset, seed, options, more)
+    run, shared = RunFolder(folder), {"data": str(data.root), "splits": str(data.splits)}
+    run_in_process(settings, run, sites, shared, encoder=encoder, after_round=after_round)
+    return run
+
+
+def _settled(
+    job: str, folder: Path, data: Dataset, preset: Preset, seed: int, options: JobOptions, more: Mapping[str, Any]
+) -> tuple[list[str], RunSettings]:
+    """The sites of the data's split, and the run's settings.
+
+    Every site that is drawn for a round must answer. Otherwise a result without one of them would be stored as if all
+    had taken part.
+    """
+    sites = list(Splits.load(data.splits).sites)
+    values: dict[str, Any] = {"seed": seed, "run": folder.name, "pickup_timeout": PICKUP_SECONDS}
+    if start := options.start or get_row(job).start:
+        values |= {"network": start, "anatomy": reference(data.anatomy)}
+    settings = RunSettings.of_preset(job, preset, **values, **dict(options.settings), **more)
+    settings = replace(settings, min_sites=len(Attendance(sites, settings.fraction, seed).draw(0)))
+    start_over_elsewhere(RunFolder(folder), settings, data)
+    return sites, settings
 
 
 def start_over_elsewhere(run: RunFolder, settings: RunSettings, data: Dataset) -> None:

@@ -6,19 +6,13 @@ NVFlare's processes would take longer than the training, so an interrupted one i
 
 from pathlib import Path
 
-from fclseg.data.sampler import SliceSampler
+from fclseg.anatomy.registry import reference
 from fclseg.device import choose_device
-from fclseg.federation.exchange import get_row
-from fclseg.federation.states import to_tensors
+from fclseg.engine.in_process import open_unsaved
+from fclseg.engine.run_settings import RunSettings
 from fclseg.finetune.dataset import open_labelled, training_slices
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw
-from fclseg.local.federation import LocalFederation, LocalSite
-from fclseg.methods.base import Method
-from fclseg.methods.registry import build_method
-from fclseg.networks.freezable import FreezableUNet
-from fclseg.networks.loading import load_encoder
-from fclseg.networks.start_share import average_with_start
 from fclseg.presets import Preset
 from fclseg.study.cells import FEDERATED_JOB, FROZEN, Finetuning
 
@@ -44,25 +38,13 @@ def finetune_federated(cell: Finetuning, start: Path | None, chosen: Draw) -> tu
     longest = max(sampler.steps_per_epoch for sampler in samplers.values())
     preset = finetuning_preset(cell.preset, cell.mode, longest)
 
-    def join(name: str, sampler: SliceSampler) -> LocalSite:
-        method = _started(build_method(FEDERATED_JOB, preset, cell.seed, anatomy), cell, start)
-        return LocalSite.start(name, method.to(device), sampler)
-
-    sites = [join(name, sampler) for name, sampler in samplers.items()]
-    federation = LocalFederation(get_row(FEDERATED_JOB), sites, cell.seed)
-    losses = list(federation.run())
-    network = FreezableUNet(preset.networks.channels, anatomy.classes)
-    network.load_state_dict(to_tensors(federation.means["online"]))
-    if cell.whole_network:
-        average_with_start(network, start, preset.finetuning.start_share)
+    begin = {} if start is None else {"network" if cell.whole_network else "encoder": str(start)}
+    settings = RunSettings.of_preset(
+        FEDERATED_JOB, preset, seed=cell.seed, anatomy=reference(anatomy), min_sites=len(samplers), **begin
+    )
+    run = open_unsaved(settings, samplers, str(device))
+    losses: list[float] = []
+    run.run(after_round=lambda record: losses.append(record["loss"]))
+    network = run.loop.method.online
     refined = cell.preset.finetuning.refined
     return VolumeEvaluator(network.eval(), store, chosen.validation, anatomy, refined=refined), losses
-
-
-def _started(method: Method, cell: Finetuning, start: Path | None) -> Method:
-    """The method with the weights that the fine-tuning starts from."""
-    if start is not None and cell.whole_network:
-        method.start_from(start)
-    elif start is not None:
-        load_encoder(method.online, start)
-    return method

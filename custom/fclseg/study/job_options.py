@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields, replace
 from inspect import Parameter, signature
 from typing import Any
 
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import SHIPPED, Row
-from fclseg.flare.settings import RunSettings
+from fclseg.methods.exchange import SHIPPED, Row
 
 FILTERS = "fclseg.flare.filters"
 """The package that filters must come from: people copy command lines, and a copied one must not run foreign code."""
@@ -64,7 +64,7 @@ def _filter_class(path: str) -> type:
     module, _, name = path.rpartition(".")
     if not module.startswith(f"{FILTERS}."):
         raise refused
-    from fclseg.flare.filters.base import MessageFilter  # imports nvflare, which a study without filters does not need
+    from fclseg.flare.filters import MessageFilter  # imports nvflare, which a study without filters does not need
 
     try:
         found = getattr(importlib.import_module(module), name, None)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ENCODER, MODEL, SHIPPED, get_row
+from fclseg.methods.exchange import ENCODER, MODEL, SHIPPED, get_row
 from fclseg.presets import Preset
 from fclseg.study.cells import FULL, RANDOM, Dataset, Finetuning, Pretraining
 from fclseg.study.tables import Table, TableRow

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fclseg.federation.exchange import ENCODER, MODEL, get_row
-from fclseg.flare.runs.run_folder import GLOBAL, RunFolder
+from fclseg.engine.run_folder import GLOBAL, RunFolder
+from fclseg.methods.exchange import ENCODER, MODEL, get_row
 from fclseg.networks.loading import load_encoder, load_network
 from fclseg.networks.model_file import load_model, write_model
 from fclseg.presets import get_preset
@@ -12,7 +12,7 @@ from fclseg.resources import shipped_model
 from fclseg.study.cache import Cache
 from fclseg.study.cells import Pretraining
 from fclseg.study.document import PretrainingResult
-from fclseg.study.federated import run_job
+from fclseg.study.federated import run_here, run_job
 
 COMPLETED = "completed.safetensors"
 """The network that a run started from, with everything in it that the run trained."""
@@ -24,7 +24,8 @@ def run_pretraining(cell: Pretraining, cache: Cache) -> PretrainingResult:
     # The cell's key does not depend on the fine-tuning, so an interrupted pre-training can continue for any of them.
     preset = replace(cell.preset, finetuning=get_preset(cell.preset.name).finetuning)
     folder = cell.folder(cache.root)
-    run = run_job(cell.job, folder, cell.data, preset, cell.seed, options=cell.options, fold=cell.fold)
+    start = run_job if cell.options.filters else run_here  # only NVFlare has filters
+    run = start(cell.job, folder, cell.data, preset, cell.seed, options=cell.options, fold=cell.fold)
     rounds = run.rounds()
     seconds = sum(one["seconds"] for one in rounds)  # the sum over all parts of an interrupted run
     encoders = {site: str(path.relative_to(cache.root)) for site, path in run.encoders.items()}

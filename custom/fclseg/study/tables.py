@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any
 
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import ROWS, SHIPPED
+from fclseg.methods.exchange import ROWS, SHIPPED
 from fclseg.presets import Preset
 from fclseg.study.cells import FEDERATED_JOB, RANDOM
 from fclseg.study.job_options import PLAIN, JobOptions

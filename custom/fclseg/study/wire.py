@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from fclseg.federation.exchange import ALWAYS, CALIBRATION, DISTANCE, NEVER, ROWS, Flow
+from fclseg.methods.exchange import ALWAYS, CALIBRATION, DISTANCE, NEVER, ROWS, Flow
 from fclseg.presets import Preset, get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import content_key

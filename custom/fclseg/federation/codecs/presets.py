@@ -7,7 +7,7 @@ from fclseg.federation.codecs.codec import Codec
 from fclseg.federation.codecs.exact import Exact
 from fclseg.federation.codecs.steps import Steps
 from fclseg.federation.codecs.uniform import Uniform
-from fclseg.federation.exchange import NEVER, OTHERS, Flow
+from fclseg.methods.exchange import NEVER, OTHERS, Flow
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_
 from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 
 from fclseg.documents import UNUSABLE, parse_json
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
 from fclseg.flare.classes import CUSTOM, NO_CODE, NOTE, SERVER_CLASSES, SITE_CLASSES
-from fclseg.flare.settings import RunSettings
 from fclseg.text import one_line
 
 CONFIGS = {"config_fed_server": SERVER_CLASSES, "config_fed_client": SITE_CLASSES}

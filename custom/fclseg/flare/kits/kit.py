@@ -7,10 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fclseg.engine.place import LOCAL_FILE, Place, read_site_file
 from fclseg.errors import FCLSegError
 from fclseg.files import write_text
-from fclseg.flare.place import LOCAL_FILE, Place
-from fclseg.hospital.policy import read_site_file
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fclseg.device import choose_device
+from fclseg.engine.place import LOCAL_FILE
 from fclseg.errors import FCLSegError
 from fclseg.flare.classes import SITE_CLASSES
 from fclseg.flare.kits.kit import AUTHORITY, CERTIFICATE, KEY, RESOURCES, Kit
-from fclseg.flare.place import LOCAL_FILE
+from fclseg.hospital.policy import Policy
 
 PINNED = ("torch", "monai", "nvflare")
 LEAST_FREE = 2 * 10**9
@@ -116,7 +117,7 @@ def _key(kit: Kit) -> str:
 
 
 def _policy(kit: Kit) -> str:
-    policy = kit.place.policy
+    policy = Policy.of(kit.place)
     return f"{len(policy.jobs)} jobs, at most {policy.rounds} rounds" + (", each approved" if policy.approval else "")
 
 
@@ -148,7 +149,7 @@ def _data(kit: Kit) -> str:
     if report.problems:
         more = f" (and {len(report.problems) - 1} more: fclseg data check {folder})" if len(report.problems) > 1 else ""
         raise Fault(f"{report.problems[0]}{more}")
-    policy = kit.place.policy
+    policy = Policy.of(kit.place)
     if len(report.patients) < policy.patients:
         raise Fault(
             f"{folder} has {len(report.patients)} patients, but the site's policy requires {policy.patients}: add "

@@ -20,9 +20,9 @@ from nvflare.lighter.ctx import ProvisionContext
 from nvflare.lighter.entity import Participant, Project
 from nvflare.lighter.spec import Builder
 
+from fclseg.engine.place import LOCAL_FILE
 from fclseg.errors import FCLSegError
 from fclseg.flare.classes import SERVER_CLASSES, SITE_CLASSES, resources
-from fclseg.flare.place import LOCAL_FILE
 from fclseg.hospital.policy import SAMPLE
 
 NOBODY, EVERYBODY, OWN_JOBS, OWN_SITE = "none", "any", "n:submitter", "o:site"

@@ -21,12 +21,12 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_def import ALL_SITES, Job, JobMetaKey, RunStatus
 from nvflare.private.fed.server.job_cmds import CLONED_META_KEYS
 
+from fclseg.engine.run_files import CONFIG, CONTINUED_AS, FACTS
 from fclseg.errors import PassingError
 from fclseg.flare.authenticated import trust_tokens
 from fclseg.flare.heartbeat import SILENT_SECONDS
 from fclseg.flare.runs.attempts import Attempts
 from fclseg.flare.runs.overview import facts, read_run
-from fclseg.flare.runs.run_files import CONFIG, CONTINUED_AS, FACTS
 from fclseg.flare.runs.submitted import SubmittedRun, refusal, run_of_job
 from fclseg.locks import held
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.documents import read_json_lines
+from fclseg.engine.run_files import CONTINUED_AS, FACTS
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError
 from fclseg.files import append_line
 from fclseg.flare.kits.project import find_value, nvflare
 from fclseg.flare.runs.overview import describe_facts
-from fclseg.flare.runs.run_files import CONTINUED_AS, FACTS
 
 SUBMITTED = "submitted.jsonl"
 """In the lead's kit: one line per submitted job."""

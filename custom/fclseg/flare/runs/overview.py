@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.documents import read_json, read_json_lines, understood
+from fclseg.engine.run_files import CONFIG, FAILURE, RESULT, ROUNDS, lock_path
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import DataError, FCLSegError
-from fclseg.flare.runs.run_files import CONFIG, FAILURE, RESULT, ROUNDS, lock_path
-from fclseg.flare.settings import RunSettings
 from fclseg.locks import is_held
 
 COMPLETE, FAILED, RUNNING, STOPPED, DAMAGED = "complete", "failed", "running", "stopped", "damaged"

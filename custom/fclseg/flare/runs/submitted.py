@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.documents import UNUSABLE, read_json
+from fclseg.engine.place import Place
+from fclseg.engine.run_files import CONFIG, FAILURE, RESULT, ROUNDS
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
 from fclseg.files import whole_lines
-from fclseg.flare.place import Place
-from fclseg.flare.runs.run_files import CONFIG, FAILURE, RESULT, ROUNDS
-from fclseg.flare.settings import RunSettings
 from fclseg.text import one_line
 
 SERVER_CONFIG = "config/config_fed_server.json"

@@ -141,20 +141,19 @@ def get_row(job: str) -> Row:
     return ROWS[job]
 
 
-def crosses(when: str, round_number: int, calibration_rounds: int, calibrates: bool = True) -> bool:
-    """Whether a flow with this ``when`` is sent in this round (rounds count from 0). ``calibrates`` is False if the
-    server skips the round's calibration."""
-    return when == ALWAYS or (when == CALIBRATION and calibrates and round_number % calibration_rounds == 0)
+def crosses(when: str, round_number: int, calibration_rounds: int) -> bool:
+    """Whether a flow with this ``when`` is sent in this round (rounds count from 0)."""
+    return when == ALWAYS or (when == CALIBRATION and round_number % calibration_rounds == 0)
 
 
 FEATURES = frozenset(flow.component for row in ROWS.values() for flow in row.flows if flow.combine == OTHERS)
 """Components that describe single images instead of a network."""
 
 
-def goes_up(row: Row, round_number: int, calibration_rounds: int, calibrates: bool = True) -> set[str]:
+def goes_up(row: Row, round_number: int, calibration_rounds: int) -> set[str]:
     """The components that leave a site in this round, except for the distance."""
     return {
         flow.component
         for flow in row.flows
-        if flow.component != DISTANCE and crosses(flow.up, round_number, calibration_rounds, calibrates)
+        if flow.component != DISTANCE and crosses(flow.up, round_number, calibration_rounds)
     }

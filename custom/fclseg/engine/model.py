@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from fclseg.engine.state_files import State
 from fclseg.federation.distance import DistancePredictor
 from fclseg.federation.downlink import Downlink
-from fclseg.federation.exchange import ALWAYS, DISTANCE, MEAN, NEVER, OTHERS, Flow, Row
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
-from fclseg.flare.tensors import State
 from fclseg.methods.base import Method
+from fclseg.methods.exchange import ALWAYS, DISTANCE, MEAN, NEVER, OTHERS, Flow, Row
 
 
 @dataclass
@@ -30,10 +30,8 @@ class GlobalModel:
         return cls(row, means, {flow.component: {} for flow in _flows(row, OTHERS)}, fresh=set(means))
 
     def downloads(self) -> dict[str, Arrays]:
-        """The averaged components that come down. With PTNU they include the target, which the filter replaces."""
+        """The averaged components that come down."""
         down = {flow.component for flow in self.row.flows if flow.down == ALWAYS}
-        if self.row.predicts_target and not self.row.predicts_distance:
-            down.add("target")
         return {name: arrays for name, arrays in self.means.items() if name in down}
 
     def from_others(self, site: str) -> dict[str, dict[str, Arrays]]:

@@ -2,24 +2,24 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from fclseg.anatomy.registry import ANATOMIES, get_anatomy
+from fclseg.engine.aggregator import Aggregator
+from fclseg.engine.attendance import Attendance
+from fclseg.engine.coding import Coded, Coding, start_downlink
+from fclseg.engine.messages import DISTANCE_TASK, FORMAT, PRETRAIN_TASK, Message, read_report
+from fclseg.engine.meter import Meter
+from fclseg.engine.model import GlobalModel
+from fclseg.engine.run_folder import describe
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import PassingError, PublicError
 from fclseg.federation.distance import check_distance, distance
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
-from fclseg.flare.aggregator import Aggregator
-from fclseg.flare.attendance import Attendance
-from fclseg.flare.coding import Coded, Coding, start_downlink
-from fclseg.flare.diagnostics import Diagnostics, take
-from fclseg.flare.free_memory import return_free_memory
-from fclseg.flare.messages import CALIBRATES, DISTANCE_TASK, PRETRAIN_TASK, Message
-from fclseg.flare.meter import Meter
-from fclseg.flare.model import GlobalModel
-from fclseg.flare.reports import read_report
-from fclseg.flare.runs.run_folder import RunFolder, describe
-from fclseg.flare.settings import RunSettings
+from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method
+from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.start_share import average_with_start
 
@@ -27,18 +27,51 @@ Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], d
 """(task, message per site, time-out, what to do with an answer) -> the sites that failed, and why."""
 
 
+AfterRound = Callable[[dict[str, Any]], None]
+"""Gets the line of each round for ``rounds.jsonl``."""
+
+
+class RunRecord(Protocol):
+    """Where a run keeps what it has done: ``RunFolder``, or ``UnsavedRun`` in this process."""
+
+    path: Path
+    config: dict[str, Any]
+
+    @property
+    def complete(self) -> bool: ...
+    @property
+    def encoders(self) -> dict[str, Path]: ...
+    def load(self, initial: GlobalModel) -> GlobalModel: ...
+    def save(self, model: GlobalModel, record: dict[str, Any]) -> None: ...
+    def finish(self, encoder: Method | None, settings: RunSettings) -> None: ...
+
+
+def _nothing(record: dict[str, Any]) -> None:
+    """Nobody watches."""
+
+
 class RunLoop:
-    """Runs the remaining rounds. The caller decides how tasks are sent (``Ask``)."""
+    """Runs the remaining rounds. The caller, a transport, decides how tasks are sent (``Ask``)."""
 
     def __init__(
-        self, settings: RunSettings, folder: RunFolder, run: dict[str, Any], attendance: Attendance, meter: Meter
+        self,
+        settings: RunSettings,
+        folder: RunRecord,
+        sites: list[str],
+        meter: Meter,
+        shared: Mapping[str, str | None] | None = None,
+        encoder: EncoderFactory | None = None,
     ):
-        self.settings, self.folder, self.run_info = settings, folder, run
-        self.attendance, self.meter = attendance, meter
+        """``shared``: folders of a simulation, whose sites share one machine. ``encoder`` makes another encoder than
+        the paper's; every site needs the same."""
+        self.settings, self.folder, self.meter = settings, folder, meter
+        self.attendance = Attendance(sites, settings.fraction, settings.seed)
+        self.run_info = {"id": folder.config["id"], "format": FORMAT, "settings": settings.to_dict()}
+        self.run_info |= {"sites": sites, "shared": dict(shared or {})}
         self.preset = settings.build_preset()
         anatomy = get_anatomy(settings.anatomy)
         self.partitions = max(known.partitions for known in (anatomy, *ANATOMIES.values()))  # sites may have any images
-        self.method = build_method(settings.row, self.preset, settings.seed, anatomy)
+        self.method = build_method(settings.row, self.preset, settings.seed, anatomy, encoder)
         if settings.encoder:
             load_encoder(self.method.online, settings.encoder)
             if self.method.has_target:
@@ -53,9 +86,8 @@ class RunLoop:
         self.coding = Coding(self.model)
         if codec and self.model.downlink:
             self.coding = Coded(self.model, self.model.downlink, codec, self.like, settings.seed)
-        self.diagnostics = Diagnostics() if settings.diagnostics else None
 
-    def run(self, ask: Ask, log: Callable[[str], None]) -> None:
+    def run(self, ask: Ask, log: Callable[[str], None], after_round: AfterRound = _nothing) -> None:
         rounds, first = self.preset.pretraining.rounds, self.model.next_round
         if self.folder.complete:
             log(f"run {self.folder.path} is complete ({rounds} rounds); FCLSEG_FRESH=1 starts it over")
@@ -66,7 +98,7 @@ class RunLoop:
             record = self._round(number, ask)
             self.folder.save(self.model, record)
             log(describe(record, rounds))
-            return_free_memory()
+            after_round(record)
         shared = self.settings.row.shares_online
         if shared:
             self.method.receive({"online": to_tensors(self.model.means["online"])})
@@ -86,15 +118,14 @@ class RunLoop:
         if self.settings.row.predicts_distance:
             estimate, failures = self._predict_distance(number, drawn, components, record, ask)
             components = {}  # the distance task already sent them
+        elif self.settings.row.predicts_target:
+            estimate = record["d"]
         messages = {
             site: self._message(site, components, self.model.from_others(site), estimate, number)
             for site in drawn
             if site not in failures
         }
-        if not (calibrates := self._calibrates()):
-            for message in messages.values():
-                message.meta[CALIBRATES] = False
-        reports, weights = self._train(number, messages, failures, record, calibrates, ask)
+        reports, weights = self._train(number, messages, failures, ask)
         record["loss"] = sum(reports[site]["loss"] * weight for site, weight in weights.items()) / sum(weights.values())
         record["sites"] = {site: {**reports[site], "status": "ok"} for site in sorted(reports)}
         record["sites"] |= {site: {"status": reason} for site, reason in sorted(failures.items())}
@@ -103,22 +134,18 @@ class RunLoop:
         return record
 
     def _train(
-        self, number: int, messages, failures, record, calibrates: bool, ask: Ask
+        self, number: int, messages: dict[str, Message], failures: dict[str, str], ask: Ask
     ) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
         """Local training at the sites; returns what each site reports, and its weight."""
         every = self.preset.pretraining.calibration_rounds
-        aggregator = Aggregator(self.model, every, self.like, self.partitions, self.settings.protection, calibrates)
-        online = self.model.means.get("online", {})  # only with diagnostics
+        aggregator = Aggregator(self.model, every, self.like, self.partitions, self.settings.protection)
         reports: dict[str, dict[str, Any]] = {}
 
         def accept(site: str, message: Message) -> None:
             self._check_run(site, message)
             report = read_report(message.meta, site)
             self.coding.incoming(site, message)
-            measured = take(message) if self.diagnostics else {}
             aggregator.accept(site, message)
-            if self.diagnostics:
-                self.diagnostics.accept(site, measured, report["samples"], online)
             reports[site] = report
 
         failures |= ask(PRETRAIN_TASK, messages, self.settings.pretrain_timeout, accept)
@@ -128,8 +155,6 @@ class RunLoop:
         weights, previous = aggregator.weights, dict(self.model.means)
         aggregator.finish()
         self.coding.carry_over(previous)
-        if self.diagnostics:
-            record["diagnostics"] = self.diagnostics.finish(online)
         return {site: reports[site] for site in weights}, weights
 
     def _predict_distance(self, number, drawn, components, record, ask: Ask) -> tuple[float, dict[str, str]]:
@@ -154,11 +179,6 @@ class RunLoop:
         estimate = predictor.predict(distances, self.model.trained or None)
         record |= {"d_predicted": estimate, "alpha": predictor.alpha, "distances": distances}
         return estimate, failures
-
-    def _calibrates(self) -> bool:
-        """Whether a calibration that is due is worth its bytes: d~ is likely off before the next one is due."""
-        tolerance, every = self.settings.calibration_tolerance, self.preset.pretraining.calibration_rounds
-        return tolerance is None or self.model.predictor.likely_error(every) > tolerance
 
     def _check_run(self, site: str, message: Message) -> None:
         """Refuse results of another run, including an earlier run of the same name that was started over."""

@@ -9,20 +9,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
 from fclseg.anatomy.registry import DEFAULT, get_anatomy
-from fclseg.errors import FCLSegError, PublicError
+from fclseg.errors import FCLSegError
 from fclseg.federation.codecs.presets import RunCodec, get_codec
-from fclseg.federation.exchange import FEATURES, ROWS, SHIPPED, Row
 from fclseg.federation.robust import MEAN_RULE, OUTLIERS, REFUSE, RULES, Protection
-from fclseg.flare.tracking import check_tracking
+from fclseg.methods.exchange import FEATURES, ROWS, SHIPPED, Row
 from fclseg.presets import Preset, full_name, get_preset
-from fclseg.privacy.settings import PrivacySettings, check_privacy
+from fclseg.privacy.protections import PrivacySettings, check_privacy
 from fclseg.resources import shipped_model
-
-if TYPE_CHECKING:
-    from fclseg.flare.place import Place
 
 LEAST = {
     "min_sites": 1,
@@ -39,9 +35,14 @@ PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout
 """Settings that may differ when a run is continued, because they do not change what it computes."""
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """Everything that determines what a run computes, and how long the server waits."""
+TRACKERS = ("mlflow", "wandb")
+"""Experiment trackers that a run can write its curves to, beside TensorBoard (``fclseg.flare.tracking``)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(PrivacySettings):
+    """Everything that determines what a run computes, and how long the server waits. The protections of what leaves a
+    site are those of ``PrivacySettings``."""
 
     job: str
     preset: str = "demo"
@@ -61,19 +62,11 @@ class RunSettings:
     network: str | None = None  # the same for a whole network (or its encoder, if no more is trained); "shipped": the
     # weights that come with the bundle
     codec: str | None = None  # how networks and features are encoded: a name of CODECS; None: that of the job's row
-    calibration_tolerance: float | None = None  # skip calibrations if d~ is expected to be within this share; None: no
     tracking: str | None = None  # also write the curves to this tracker: "mlflow" or "wandb"
-    diagnostics: bool = False  # measure how well DP and PTNU predict; changes the traffic, not the training
     aggregation: str = MEAN_RULE  # how the sites' networks are combined
     outliers: str = REFUSE  # what happens to an update whose norm is far above the median
     outlier_factor: float = 10.0  # an outlier is more than this many times the median norm
     weight_cap: float = 10.0  # no site counts more than this many times the median weight
-    perturb: float = 0.0  # protection of features and updates before they leave a site: fclseg.privacy.settings
-    mix: int = 1
-    prototypes: int | None = None
-    feature_noise: float = 0.0
-    clip: float | None = None
-    sigma: float = 0.0
 
     def __post_init__(self) -> None:
         # A site checks this too: the name comes from the server and must never lead out of the site's folder of runs.
@@ -104,9 +97,8 @@ class RunSettings:
         preset = settings.build_preset()
         get_anatomy(settings.anatomy)
         get_codec(settings.codec or settings.row.codec)
-        check_tracking(settings.tracking)
-        if (tolerance := settings.calibration_tolerance) is not None and not 0 < tolerance < math.inf:
-            raise FCLSegError(f"'calibration_tolerance' cannot be {tolerance}: give a number above 0, such as 0.05")
+        if settings.tracking not in (None, *TRACKERS):
+            raise FCLSegError(f"there is no tracker '{settings.tracking}': choose one of {', '.join(TRACKERS)}")
         if not 0 < settings.fraction <= 1:
             raise FCLSegError(f"'fraction' cannot be {settings.fraction}: give a number in (0, 1]")
         settings._check_method()
@@ -116,16 +108,21 @@ class RunSettings:
             settings, rounds=preset.pretraining.rounds, run=settings.run or f"{settings.job}-{settings.preset}"
         )
 
+    @classmethod
+    def of_preset(cls, job: str, preset: Preset, **values: Any) -> "RunSettings":
+        """The settings of a run with this preset, which need not be one of the named ones."""
+        standard = get_preset(preset.name).values()
+        changes = {name: value for name, value in preset.values().items() if value != standard[name]}
+        return cls.read({"job": job, "preset": preset.name, "changes": changes, **values}, environment={})
+
     def _check_method(self) -> None:
         """Refuse settings that the job's method cannot use, instead of training something the user did not ask for."""
         wants = {name: getattr(self, name) is not None for name in ("encoder", "network", "labels")}
-        if not any((self.diagnostics, *wants.values())):
+        if not any(wants.values()):
             return
         from fclseg.methods.registry import method_class
 
         method = method_class(self.row)
-        if self.diagnostics and not method.has_target:
-            raise FCLSegError(f"job '{self.job}' has no target network to measure: leave out 'diagnostics'")
         if wants["labels"] and not method.wants_labels:
             raise FCLSegError(f"job '{self.job}' trains without labels and takes no 'labels': leave it out")
         if wants["encoder"] and not method.whole_network:
@@ -152,11 +149,6 @@ class RunSettings:
         if self.privacy.on_features and not self.sends_features:
             chosen = next(name for name in self.privacy.shown() if name not in ("clip", "sigma"))
             raise FCLSegError(f"job '{self.job}' sends no features that '{chosen}' could protect: leave it out")
-
-    def check_place(self, place: "Place") -> None:
-        """Diagnostics send networks that the exchange plan keeps at the site. A hospital's networks must not leave."""
-        if self.diagnostics and not place.simulated:
-            raise PublicError("'diagnostics' works in the simulator only: leave it out of the job's settings")
 
     @property
     def row(self) -> Row:
@@ -202,13 +194,9 @@ class RunSettings:
         return asdict(self)
 
 
-EARLIER_NAMES = {"annotated": "labels"}
-"""Names that version 0.1 wrote into jobs and runs."""
-
-
 def with_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a job or run of any version, under their current names."""
-    renamed = {EARLIER_NAMES.get(name, name): value for name, value in values.items()}
+    renamed = dict(values)
     if isinstance(renamed.get("changes"), Mapping):
         renamed["changes"] = {full_name(name): value for name, value in _whole_names(renamed["changes"]).items()}
     return renamed
@@ -235,7 +223,7 @@ KINDS = {
 
 def _check_kind(name: str, value: Any) -> None:
     """Refuse a value of the wrong type: a job is a file that people edit."""
-    kind = RunSettings.__annotations__[name]
+    kind = get_type_hints(RunSettings)[name]
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     if value is None and NoneType in kinds:
         return

@@ -1,33 +1,26 @@
 """Where one party (the server or a site) finds and keeps things. Each party decides that for itself.
 
-A party learns its name, its workspace and whether this is a simulation from NVFlare's own context, never from a job or
-a message. A site's own settings are in ``local/fclseg.json`` of its NVFlare workspace or in the environment. They are
-never sent anywhere.
+A party learns its name, its workspace and whether this is a simulation from its transport (``fclseg.flare.wire``),
+never from a job or a message. A site's own settings are in ``local/fclseg.json`` of its NVFlare workspace or in the
+environment. They are never sent anywhere.
 """
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nvflare.apis.fl_constant import FLContextKey
-from nvflare.apis.fl_context import FLContext
-from nvflare.apis.job_def import JobMetaKey
-
 from fclseg.device import choose_device
 from fclseg.documents import UNUSABLE, read_json
 from fclseg.errors import DataError, FCLSegError
-from fclseg.hospital.policy import Policy, read_site_file
 
 if TYPE_CHECKING:
     import torch
 
 LOCAL_FILE = "local/fclseg.json"
 """A site's own settings, relative to its NVFlare workspace: data, splits, runs, cache, threads, device, policy."""
-
-SIMULATED_JOB = "simulate_job"
-"""The job id that NVFlare's simulator gives to every job. Ids of real jobs come from the NVFlare server."""
 
 
 HERE = ("localhost", "127.0.0.1", "::1")
@@ -44,27 +37,8 @@ class Place:
     submitter: str = ""
     shared: Mapping[str, str | None] = field(default_factory=dict)  # only in a simulation: its sites share one machine
 
-    @classmethod
-    def of_site(cls, fl_ctx: FLContext) -> "Place":
-        """A site detects a simulation by the flag that NVFlare's simulator sets in its own process."""
-        return cls._of(fl_ctx, fl_ctx.get_identity_name(), fl_ctx.get_prop(FLContextKey.SIMULATE_MODE, False) is True)
-
-    @classmethod
-    def of_server(cls, fl_ctx: FLContext) -> "Place":
-        return cls._of(fl_ctx, "server", fl_ctx.get_job_id() == SIMULATED_JOB)
-
-    @classmethod
-    def _of(cls, fl_ctx: FLContext, name: str, simulated: bool) -> "Place":
-        if not name or name != Path(name).name or name.startswith("."):
-            raise FCLSegError(
-                f"site name '{name}' cannot be used as a folder name: choose plain names when you provision"
-            )
-        meta = fl_ctx.get_prop(FLContextKey.JOB_META) or {}
-        root = Path(fl_ctx.get_workspace().get_root_dir())
-        return cls(name, root, fl_ctx.get_job_id(), simulated, str(meta.get(JobMetaKey.SUBMITTER_NAME, "")))
-
     @property
-    def _own(self) -> dict[str, Any]:
+    def own(self) -> dict[str, Any]:
         """The party's own file, read each time because people edit it. A simulation has none."""
         return {} if self.simulated else read_site_file(self.workspace / LOCAL_FILE)
 
@@ -72,14 +46,9 @@ class Place:
         """The party's own file first (several sites may share one machine and its environment), then FCLSEG_<NAME>."""
         if self.shared.get(name):
             return self.shared[name]
-        if (value := self._own.get(name)) is not None:
+        if (value := self.own.get(name)) is not None:
             return str(value)
         return os.environ.get(f"FCLSEG_{name.upper()}") or None
-
-    @property
-    def policy(self) -> Policy:
-        """What the hospital allows."""
-        return Policy.read(self._own.get("policy", {}))
 
     @property
     def runs(self) -> Path:
@@ -140,3 +109,31 @@ def server_host(kit: Path) -> str:
         return str(target).rpartition(":")[0].strip("[]")
     except (FCLSegError, *UNUSABLE):
         return ""
+
+
+def check_site_name(name: str) -> str:
+    """The name, if it can be the name of a folder: it comes from outside."""
+    if not name or name != Path(name).name or name.startswith("."):
+        raise FCLSegError(f"site name '{name}' cannot be used as a folder name: choose plain names when you provision")
+    return name
+
+
+def read_site_file(path: Path) -> dict[str, Any]:
+    """A site's own settings: JSON in which lines that start with // are comments."""
+    if not path.exists():
+        return {}
+    if path.is_fifo():  # reading a named pipe would wait forever
+        raise FCLSegError(f"{path} is not a regular file: write the site's settings to one")
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise FCLSegError(
+            f"{path} cannot be read ({error.strerror}): give the account that runs NVFlare read permission"
+        ) from None
+    try:
+        document = json.loads("\n".join(line for line in lines if not line.lstrip().startswith("//")))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise FCLSegError(f'{path} is not a JSON object: correct it, for example {{"data": "/folder"}}')
+    return document

@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -13,15 +13,16 @@ from typing import Any
 from fclseg import __version__
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.documents import read_json, read_json_lines, understood
+from fclseg.engine.messages import FORMAT
+from fclseg.engine.model import GlobalModel
+from fclseg.engine.run_files import CONFIG, FAILURE, RESULT, ROUNDS, SERVER, lock_path
+from fclseg.engine.run_settings import PATIENCE, RunSettings, with_present_names
+from fclseg.engine.state_files import KEPT_CHECKPOINTS, read_state, write_state
 from fclseg.errors import FCLSegError
-from fclseg.federation.exchange import MODEL as SEGMENTS
 from fclseg.files import append_line, private_folder, write_text
-from fclseg.flare.model import GlobalModel
-from fclseg.flare.runs.run_files import CONFIG, FAILURE, RESULT, ROUNDS, SERVER, lock_path
-from fclseg.flare.settings import PATIENCE, RunSettings, with_present_names
-from fclseg.flare.tensors import KEPT_CHECKPOINTS, read_state, write_state
 from fclseg.locks import held
 from fclseg.methods.base import Method
+from fclseg.methods.exchange import MODEL as SEGMENTS
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import save_encoder, save_network
 from fclseg.networks.model_file import MODEL, TrainedModel, write_model
@@ -52,7 +53,8 @@ class RunFolder:
         if file.exists():
             self.check(config)
             return
-        made = {"id": uuid.uuid4().hex, "version": __version__, "started": time.time(), "command": command}
+        made = {"id": uuid.uuid4().hex, "format": FORMAT, "version": __version__, "started": time.time()}
+        made["command"] = command
         self._write({**config, **made})
 
     @contextmanager
@@ -81,6 +83,23 @@ class RunFolder:
     def clear_failure(self) -> None:
         (self.path / FAILURE).unlink(missing_ok=True)
 
+    def start(
+        self,
+        settings: RunSettings,
+        present: list[str],
+        shared: Mapping[str, str | None],
+        fresh: bool = False,
+        command: str = "",
+    ) -> list[str]:
+        """Open the folder for the first or for further rounds. Returns all sites of the run.
+
+        The sites of a simulation share one machine (``shared``): their number determines how patients are split across
+        them, so it must not change.
+        """
+        config = {"settings": settings.to_dict(), "data": shared.get("data"), "splits": shared.get("splits")}
+        self.open(config | ({"sites": present} if shared else {}), fresh, command)
+        return self.admit(present)
+
     def admit(self, present: list[str]) -> list[str]:
         """All sites of the run: those that took part so far, connected or not, and those that join now."""
         known = self.config.get("sites", [])
@@ -107,6 +126,11 @@ class RunFolder:
         if not file.exists():
             return
         self.config = read_json(file)
+        if (found := self.config.get("format")) != FORMAT:
+            raise FCLSegError(
+                f"the run folder {self.path} has format {found}, but this version of fclseg has format {FORMAT}: "
+                "continue it with the version that made it, or start over (--fresh or FCLSEG_FRESH=1)"
+            )
         with understood(file, RESTORE):
             known = _flat(self.config)
         wanted = _flat(json.loads(json.dumps(config)))

@@ -5,12 +5,14 @@ cases are handled the same way: a task of round r starts from the newest state o
 more old state than the server has checkpoints, because it may have finished the round in which the server died.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fclseg.flare.tensors import KEPT_CHECKPOINTS, State, StateError, read_state, write_state
+from fclseg.engine.state_files import KEPT_CHECKPOINTS, State, StateError, read_state, write_state
 from fclseg.locks import held
 
 KEPT_ROUNDS = KEPT_CHECKPOINTS + 1
@@ -40,11 +42,14 @@ class SiteState:
 class SiteMemory:
     """The folder ``runs/<run>/sites/<site>``; ``run_id`` changes when a run is started over under the same name."""
 
+    kept = KEPT_ROUNDS
+    on_disk = True
+
     def __init__(self, folder: Path, run_id: str):
         self.folder, self.run_id = folder, run_id
 
     def save(self, state: SiteState) -> None:
-        first = not any(_round_of(path) < state.round_number for path in self._paths())
+        first = not any(number < state.round_number for number in self._numbers(STATE))
         self._keep(STATE, state.round_number, {"method": state.method, "optimizer": state.optimizer}, first=first)
 
     def load_before(self, round_number: int) -> SiteState | None:
@@ -52,15 +57,15 @@ class SiteMemory:
 
         Raises if the site has trained but its state is lost: it would start from scratch among trained networks.
         """
-        for path in reversed(self._paths()):
-            if _round_of(path) >= round_number:
+        for number in reversed(self._numbers(STATE)):
+            if number >= round_number:
                 continue
-            states, info = read_state(path)
+            states, info = self._read(STATE, number)
             if info["run_id"] == self.run_id:
                 return SiteState(info["round"], states["method"], states.get("optimizer", {}))
-            path.unlink()  # left by a run that was started over
-        if round_number and (later := self._paths()):
-            _, info = read_state(later[0])
+            self._remove(STATE, number)  # left by a run that was started over
+        if round_number and (later := self._numbers(STATE)):
+            _, info = self._read(STATE, later[0])
             if info["run_id"] == self.run_id and not info.get("first", True):
                 raise StateError(
                     f"{self.folder} has no state from before round {round_number}: restore a backup of it or of the "
@@ -97,24 +102,62 @@ class SiteMemory:
     def _keep(self, kind: str, round_number: int, states: dict[str, State], **info: bool) -> None:
         """Write a round's file. Remove files that are too old, and files of later rounds: they belong to a run that was
         started over or that the server resumed from an earlier round."""
-        path = self.folder / f"{kind}-{round_number:04d}.safetensors"
-        write_state(path, states, {"round": round_number, "run_id": self.run_id, **info})
-        for later in [path for path in self._paths(kind) if _round_of(path) > round_number]:
-            later.unlink(missing_ok=True)
-        for old in self._paths(kind)[:-KEPT_ROUNDS]:
-            old.unlink(missing_ok=True)
+        self._write(kind, round_number, states, {"round": round_number, "run_id": self.run_id, **info})
+        numbers = self._numbers(kind)
+        for number in numbers:
+            if number > round_number:
+                self._remove(kind, number)
+        for old in [number for number in numbers if number <= round_number][: -self.kept]:
+            self._remove(kind, old)
 
     def _recall(self, kind: str, newest: int) -> Iterator[tuple[int, dict[str, State]]]:
         """This run's files of a kind up to a round, newest first."""
-        for path in reversed(self._paths(kind)):
-            if _round_of(path) <= newest:
-                states, info = read_state(path)
+        for number in reversed(self._numbers(kind)):
+            if number <= newest:
+                states, info = self._read(kind, number)
                 if info["run_id"] == self.run_id:
                     yield info["round"], states
 
-    def _paths(self, kind: str = STATE) -> list[Path]:
-        return sorted(self.folder.glob(f"{kind}-*.safetensors"))
+    def _numbers(self, kind: str) -> list[int]:
+        """The rounds that files of a kind belong to, in order."""
+        return sorted(int(path.stem.rpartition("-")[2]) for path in self.folder.glob(f"{kind}-*.safetensors"))
+
+    def _path(self, kind: str, number: int) -> Path:
+        return self.folder / f"{kind}-{number:04d}.safetensors"
+
+    def _read(self, kind: str, number: int) -> tuple[dict[str, State], dict[str, Any]]:
+        return read_state(self._path(kind, number))
+
+    def _write(self, kind: str, number: int, states: dict[str, State], info: dict[str, Any]) -> None:
+        write_state(self._path(kind, number), states, info)
+
+    def _remove(self, kind: str, number: int) -> None:
+        self._path(kind, number).unlink(missing_ok=True)
 
 
-def _round_of(path: Path) -> int:
-    return int(path.stem.rpartition("-")[2])
+class VolatileMemory(SiteMemory):
+    """The memory of a site in a run that is not written to disk, because repeating it is cheaper."""
+
+    kept = 2  # the current round and the one before
+    on_disk = False
+
+    def __init__(self) -> None:
+        super().__init__(Path(os.devnull), "")
+        self._states: dict[tuple[str, int], tuple[dict[str, State], dict[str, Any]]] = {}
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        yield
+
+    def _numbers(self, kind: str) -> list[int]:
+        return sorted(number for known, number in self._states if known == kind)
+
+    def _read(self, kind: str, number: int) -> tuple[dict[str, State], dict[str, Any]]:
+        return self._states[kind, number]
+
+    def _write(self, kind: str, number: int, states: dict[str, State], info: dict[str, Any]) -> None:
+        copies = {part: {name: tensor.clone() for name, tensor in state.items()} for part, state in states.items()}
+        self._states[kind, number] = copies, info
+
+    def _remove(self, kind: str, number: int) -> None:
+        del self._states[kind, number]

@@ -2,23 +2,14 @@
 
 from dataclasses import dataclass
 
+from fclseg.engine.messages import Message, check_message
+from fclseg.engine.model import GlobalModel
 from fclseg.errors import PublicError
 from fclseg.federation.averaging import WeightedMean, check_samples
-from fclseg.federation.exchange import DISTANCE, MEAN, OTHERS, crosses
 from fclseg.federation.features import check_features
-from fclseg.federation.robust import (
-    CLIP,
-    MEAN_RULE,
-    OFF,
-    Protection,
-    capped,
-    combine_by_coordinate,
-    find_outliers,
-    shorten,
-)
+from fclseg.federation.robust import MEAN_RULE, OFF, Protection, capped, combine_by_coordinate, find_outliers
 from fclseg.federation.states import Arrays
-from fclseg.flare.messages import Message, check_message
-from fclseg.flare.model import GlobalModel
+from fclseg.methods.exchange import DISTANCE, MEAN, OTHERS, crosses
 
 DEFAULT = Protection()
 
@@ -45,10 +36,9 @@ class Aggregator:
         like: dict[str, Arrays],
         partitions: int,
         protection: Protection = DEFAULT,
-        calibrates: bool = True,
     ):
         flows = [flow for flow in model.row.flows if flow.component != DISTANCE]
-        self._flows = [flow for flow in flows if crosses(flow.up, model.next_round, calibration_rounds, calibrates)]
+        self._flows = [flow for flow in flows if crosses(flow.up, model.next_round, calibration_rounds)]
         self._averaged = [flow.component for flow in self._flows if flow.combine == MEAN]
         self._model, self._like, self._partitions, self._protection = model, like, partitions, protection
         self._held: dict[str, Contribution] = {}
@@ -87,7 +77,7 @@ class Aggregator:
             raise PublicError(f"{site}: the result {fault} component '{different[0]}': run the same job everywhere")
 
     def settle(self) -> dict[str, str]:
-        """Clip or reject updates whose norm is far above the median. Returns {site: why it was rejected}."""
+        """Reject updates whose norm is far above the median. Returns {site: why it was rejected}."""
         if self._protection.outliers == OFF or not self._held:
             return {}
         refused: dict[str, str] = {}
@@ -95,10 +85,7 @@ class Aggregator:
             before, factor = self._model.means[name], self._protection.factor
             sent = {site: held.components[name] for site, held in self._held.items()}
             for site, outlier in find_outliers(sent, before, factor).items():
-                if self._protection.outliers == CLIP:
-                    self._held[site].components[name] = shorten(sent[site], before, 1 / outlier.excess)
-                else:
-                    refused[site] = outlier.sentence(site, name)
+                refused[site] = outlier.sentence(site, name)
         for site in refused:
             del self._held[site]
         return refused

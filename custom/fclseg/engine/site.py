@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fclseg.anatomy.registry import get_anatomy
+from fclseg.engine.messages import Message, check_format
+from fclseg.engine.place import Place
+from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import DataError
-from fclseg.federation.exchange import ALWAYS
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
-from fclseg.flare.messages import Message, check_version
-from fclseg.flare.place import Place
-from fclseg.flare.settings import RunSettings
+from fclseg.methods.exchange import ALWAYS
 from fclseg.presets import full_name, get_preset
 
 if TYPE_CHECKING:
@@ -25,15 +25,25 @@ if TYPE_CHECKING:
 
     from fclseg.anatomy.records import Volume
     from fclseg.data.sampler import SliceSampler
-    from fclseg.flare.memory import SiteMemory
+    from fclseg.engine.memory import SiteMemory
     from fclseg.methods.base import Method
+    from fclseg.networks.interface import EncoderFactory
 
 
 class Site:
     """What a task needs at a site. Everything about the run arrives with the task."""
 
-    def __init__(self, place: Place, settings: RunSettings, run_id: str, sites: list[str]):
+    def __init__(
+        self,
+        place: Place,
+        settings: RunSettings,
+        run_id: str,
+        sites: list[str],
+        encoder: EncoderFactory | None = None,
+    ):
+        """``encoder`` makes another encoder than the paper's, in a run within this process."""
         self.place, self.settings, self.run_id, self.sites = place, settings, run_id, sites
+        self._encoder = encoder
         self.preset, self.anatomy = settings.build_preset(), get_anatomy(settings.anatomy)
         self.codec = settings.run_codec
 
@@ -41,11 +51,10 @@ class Site:
     def of(cls, place: Place, message: Message) -> Site:
         """The site in the run that a message belongs to."""
         run = message.meta["run"]
-        check_version(run.get("version"))
+        check_format(run.get("format"), "the server")
         if place.simulated:
             place = replace(place, shared=run["shared"])
         settings = RunSettings.read(run["settings"], {})  # with all checks, because the message comes from outside
-        settings.check_place(place)
         return cls(place, settings, str(run["id"]), list(run["sites"]))
 
     def __eq__(self, other: object) -> bool:
@@ -59,7 +68,7 @@ class Site:
     @cached_property
     def memory(self) -> SiteMemory:
         """What the site keeps on its disk between two tasks."""
-        from fclseg.flare.memory import SiteMemory
+        from fclseg.engine.memory import SiteMemory
 
         return SiteMemory(self.place.runs / self.settings.run / "sites" / self.place.name, self.run_id)
 
@@ -78,7 +87,7 @@ class Site:
     @property
     def foreign_changes(self) -> dict[str, Any]:
         """The preset settings that the run changes, except for the package's own changes for this job."""
-        from fclseg.flare.jobs import budget
+        from fclseg.engine.job_defaults import budget
 
         given = budget(self.settings.row, get_preset(self.settings.preset), self.settings.network)
         own = {full_name(name): value for name, value in given.items()}
@@ -102,7 +111,7 @@ class Site:
         """
         from fclseg.methods.registry import build_method
 
-        method = build_method(self.settings.row, self.preset, self.settings.seed, self.anatomy)
+        method = build_method(self.settings.row, self.preset, self.settings.seed, self.anatomy, self._encoder)
         if not self.settings.row.flows and (network := self.settings.network_file):
             method.start_from(network)
         return method
@@ -123,12 +132,16 @@ class Site:
         """Built once per process, on the site's device. Each task loads its weights from the site's memory."""
         return self.build_method().to(self.place.device)
 
+    def read(self, folder: Path) -> Sequence[Volume]:
+        """All volumes of the site's folder."""
+        from fclseg.anatomy.folders import read_folder
+
+        return read_folder(folder)
+
     @cached_property
     def volumes(self) -> Sequence[Volume]:
         """The volumes of the patients that the site may train on."""
-        from fclseg.anatomy.folders import read_folder
-
-        volumes = read_folder(self._images)
+        volumes = self.read(self._images)
         anatomy = volumes[0].anatomy
         different = anatomy.structures and anatomy.structures != self.anatomy.structures
         if self.method.wants_labels and different:
@@ -145,7 +158,7 @@ class Site:
             return self.place.data
         if not self.place.on_phantoms:
             raise DataError(f'{self.place.name} has no data folder: set "data" in local/fclseg.json or FCLSEG_DATA')
-        from fclseg.flare.simulation import phantom_of
+        from fclseg.engine.simulation import phantom_of
 
         return phantom_of(self.place)
 

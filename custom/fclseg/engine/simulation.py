@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fclseg.data.sites import Splits
-from fclseg.flare.place import Place
+from fclseg.engine.place import Place
 from fclseg.phantom.dataset import phantom_sites, write_phantom
 from fclseg.randomness import derive_seed
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
+from fclseg.engine.messages import NEEDS_WHOLE, Message
+from fclseg.engine.model import GlobalModel
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.codecs.features import decode_features, encode_features
 from fclseg.federation.codecs.presets import RunCodec
 from fclseg.federation.downlink import Downlink, message_seed, reference
-from fclseg.federation.exchange import ALWAYS, MEAN, Row
 from fclseg.federation.states import Arrays
-from fclseg.flare.messages import NEEDS_WHOLE, Message
-from fclseg.flare.model import GlobalModel
+from fclseg.methods.exchange import ALWAYS, MEAN, Row
 
 
 def start_downlink(
@@ -32,7 +32,7 @@ class Coding:
         return self.model.downloads()
 
     def outgoing(self, site: str, message: Message) -> Message:
-        """The message to a site, with the bytes that a filter sends instead of the networks."""
+        """The message to a site, with bytes instead of the networks that have a codec."""
         return message
 
     def incoming(self, site: str, message: Message) -> None:
@@ -66,6 +66,7 @@ class Coded(Coding):
     def outgoing(self, site: str, message: Message) -> Message:
         messages = self.downlink.messages(site)
         message.encoded = {name: messages[name] for name in message.components if name in messages}
+        message.components = {name: part for name, part in message.components.items() if name not in messages}
         message.others = {
             name: {other: self._features[name][other] for other in states} for name, states in message.others.items()
         }

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from fclseg.errors import FCLSegError
@@ -35,7 +35,7 @@ class PrivacySettings:
 
     def shown(self) -> dict[str, Any]:
         """The protections that are on, for the audit."""
-        return {name: value for name, value in asdict(self).items() if value != getattr(PrivacySettings, name)}
+        return {name: getattr(self, name) for name in NAMES if getattr(self, name) != getattr(PrivacySettings, name)}
 
     def stricter(self, other: "PrivacySettings") -> "PrivacySettings":
         """The stricter value of each setting: more is removed, mixed, averaged, clipped and blurred."""

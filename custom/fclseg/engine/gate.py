@@ -1,0 +1,63 @@
+"""What may leave a site: what the exchange plan sends up in this round, with the protections that are asked for.
+
+This is the gate of a simulation, where there is no hospital to ask. ``fclseg.hospital.gate`` adds a hospital's policy.
+"""
+
+from dataclasses import dataclass
+
+from fclseg.engine.messages import Message
+from fclseg.engine.site import Site
+from fclseg.federation.states import Arrays, to_arrays
+from fclseg.methods.exchange import goes_up
+from fclseg.privacy.protections import NO_PROTECTION, PrivacySettings
+
+
+@dataclass
+class OpenGate:
+    """The gate of one site for one task."""
+
+    site: Site
+    task_name: str
+    task: Message
+    asked: PrivacySettings = NO_PROTECTION  # by the job's filters; its settings may ask for more
+
+    @property
+    def wanted(self) -> PrivacySettings:
+        """The protections that the run asks for."""
+        return self.site.settings.privacy.stricter(self.asked)
+
+    def admit(self) -> None:
+        """Refuse the task if the run is not allowed. Nothing is decoded or written before."""
+
+    def release(self, answer: Message) -> Message:
+        """The answer in the form that may leave. Raises if it may not."""
+        answer = self.planned(answer)
+        self.protect(answer, self.wanted)
+        return answer
+
+    def planned(self, answer: Message) -> Message:
+        """Drop the components that the exchange plan does not send up in this round (DP: the target network)."""
+        if answer.distance is not None and not (answer.components or answer.others):
+            return answer
+        leaves = goes_up(self.site.settings.row, answer.round_number, self.site.calibration_rounds)
+        answer.components = {name: arrays for name, arrays in answer.components.items() if name in leaves}
+        answer.others = {name: states for name, states in answer.others.items() if name in leaves}
+        return answer
+
+    def protect(self, answer: Message, settings: PrivacySettings) -> dict[str, float]:
+        """Apply the protections to what leaves. Returns the noise multipliers of everything that now has noise."""
+        if not settings.shown() or not (answer.components or answer.others):
+            return {}
+        from fclseg.privacy.protect import Upload, protect  # imports methods and data: a plain round needs neither
+
+        site = self.site.name
+        upload = Upload(answer.components, {name: states[site] for name, states in answer.others.items()})
+        made = protect(self.site, upload, self.received(), settings)
+        answer.components = made.components
+        answer.others = {name: {site: arrays} for name, arrays in made.features.items()}
+        return made.multipliers
+
+    def received(self) -> dict[str, Arrays]:
+        """The networks of this task or of the distance task of its round."""
+        kept = self.site.memory.recall_global(self.task.round_number)
+        return {name: to_arrays(part) for name, part in kept.items()} | self.task.components

@@ -1,1 +1,0 @@
-"""Filters that change a message on its way. A job adds or omits them: PTNU, DP, noise."""

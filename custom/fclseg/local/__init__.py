@@ -1,1 +1,0 @@
-"""A whole federation in one process, without NVFlare."""
