@@ -216,3 +216,34 @@ def test_what_the_user_states_about_the_patient_comes_before_the_file(tmp_path):
     for stated in ((1.75, None, None), (None, 7000, None), (None, None, float("nan"))):
         with pytest.raises(DataError, match="is impossible"):
             stated_body(*stated)
+
+
+def test_a_flat_folder_of_acdc_names_and_a_pair_of_phases_are_read_as_patients(tmp_path):
+    for name in ("patient001_frame01", "patient001_frame12", "patient002_frame01"):
+        write(tmp_path / "flat" / f"{name}.nii.gz")
+    cases = find_cases(str(tmp_path / "flat"))
+    assert [(case.patient, case.frame) for case in cases] == [("patient001", 1), ("patient001", 12), ("patient002", 1)]
+    assert cases.refused == ()
+    for name in ("scan ED", "scan ES", "other_es", "Ed_notes"):
+        write(tmp_path / "pair" / f"{name}.nii.gz")
+    found = {(case.patient, case.phase) for case in find_cases(str(tmp_path / "pair"))}
+    assert found == {("scan", "ED"), ("scan", "ES"), ("other_es", None), ("Ed_notes", None)}
+    for name in ("ED", "ES"):
+        write(tmp_path / "alone" / "anna" / f"{name}.nii.gz")
+    assert [(case.patient, case.phase) for case in find_cases(str(tmp_path / "alone"))] == [
+        ("anna", "ED"),
+        ("anna", "ES"),
+    ]
+
+
+def test_nan_padding_is_dark_and_nan_in_the_middle_stays(tmp_path):
+    voxels = np.random.default_rng(0).random((16, 16, 3)).astype(np.float32) + 5
+    for place, expected in ((np.s_[:3], voxels.min()), (np.s_[8, 8], np.nan)):
+        padded = voxels.copy()
+        padded[place] = np.nan
+        nib.save(nib.Nifti1Image(padded, np.diag([-1.5, -1.5, 8, 1])), tmp_path / "a.nii.gz")
+        ((_, found),) = read_images(find_cases(str(tmp_path / "a.nii.gz")))
+        smallest = np.nanmin(padded)
+        np.testing.assert_array_equal(
+            found, np.where(np.isnan(padded), smallest if expected == expected else np.nan, padded)
+        )

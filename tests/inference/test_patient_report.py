@@ -54,7 +54,7 @@ def test_the_ejection_fraction_of_the_rv_carries_its_caution(page):
 def test_the_index_carries_the_caution_and_the_report_says_what_derived_values_come_from(page):
     index, report = (page.with_name("index.html").read_text(), page.read_text())
     assert index.count("<th>RV ejection fraction *</th>") == 1 == index.count("<th>LV ejection fraction</th>")
-    assert '* <span class="notice">RV ejection fraction</span>: less reliable' in index
+    assert '* <span class="notice">RV end-diastolic volume, RV ejection fraction</span>: less reliable' in index
     assert "Heart rate: 65 beats per minute" in report and "Body surface area: 1.82 m²" in report
 
 

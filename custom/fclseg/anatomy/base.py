@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fclseg.anatomy.normals import Normal, Range
+
 if TYPE_CHECKING:
     from fclseg.anatomy.records import Scan
 
@@ -22,9 +24,6 @@ class Structure:
     colour: str  # "#rrggbb"
 
 
-Range = tuple[float, float]
-
-
 @dataclass(frozen=True)
 class Mass:
     """The mass of a structure from its volume."""
@@ -32,6 +31,7 @@ class Mass:
     structure: str
     g_per_ml: float
     plausible: Range = (0.0, float("inf"))  # g; a value outside is marked as implausible
+    caution: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -50,16 +50,6 @@ class Wall:
 
     cavity: str
     wall: str
-
-
-@dataclass(frozen=True)
-class Normal:
-    """Reference values from a study of healthy people: mean and standard deviation for men and for women."""
-
-    quantity: str
-    men: Range
-    women: Range
-    source: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,9 +116,17 @@ def read_images(volumes: Iterable[Volume]) -> Iterator[tuple[Volume, np.ndarray]
     A 4D file is decompressed once for consecutive frames.
     """
     for path, group in groupby(volumes, key=lambda volume: volume.image):
-        voxels = read_voxels(path)
+        voxels = without_nan_padding(read_voxels(path))
         for volume in group:
             yield volume, volume.storage.inside(voxels if volume.time_index is None else voxels[..., volume.time_index])
+
+
+def without_nan_padding(voxels: np.ndarray) -> np.ndarray:
+    """Some tools pad with NaN: it becomes the darkest value. An image with NaN in its middle stays as it is."""
+    if voxels.dtype.kind != "f" or not (empty := np.isnan(voxels)).any():
+        return voxels
+    middle = tuple(slice(size // 4, size - size // 4) for size in voxels.shape[:2])
+    return voxels if empty[middle].any() else np.where(empty, np.nanmin(voxels), voxels)
 
 
 def walk(root: Path, problems: list[str]) -> Tree:

@@ -14,7 +14,8 @@ segmented, the others still are, and the exit code is 1. Research only, not for 
 EXAMPLES = """examples:
   fclseg segment scan.nii.gz --out results                    # a volume, or a cine (4D): all phases
   fclseg segment patients/ --out results --workers 2          # a folder of patients, with an index page
-  fclseg segment dicom_export/ --out results                  # a cine series exported by the scanner
+  fclseg segment dicom_export/ --out results --pdf            # the short-axis cine of an export; DICOM results, too
+  fclseg segment exam.zip --out results --earlier results_2024/
   fclseg segment scan.nii.gz --out results --height 172 --weight 70 --heart-rate 64
   fclseg segment patients/ --out results --model my_model/model.safetensors"""
 
@@ -28,10 +29,16 @@ def register(subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "scan", nargs="?", metavar="SCAN", help="NIfTI file, folder of images, or folder of DICOM files"
+        "scan",
+        nargs="?",
+        type=Path,
+        metavar="SCAN",
+        help="NIfTI file, folder of images, DICOM folder or file, or a zip archive of one of these",
     )
-    parser.add_argument("--ed", metavar="FILE", help="end-diastolic volume; use --ed and --es instead of SCAN")
-    parser.add_argument("--es", metavar="FILE", help="end-systolic volume of the same patient")
+    parser.add_argument(
+        "--ed", type=Path, metavar="FILE", help="end-diastolic volume; use --ed and --es instead of SCAN"
+    )
+    parser.add_argument("--es", type=Path, metavar="FILE", help="end-systolic volume of the same patient")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the results")
     parser.add_argument(
         "--model", type=Path, metavar="FILE", help="fine-tuned model.safetensors (default: the shipped weights)"
@@ -51,6 +58,12 @@ def register(subparsers) -> None:
     parser.add_argument(
         "--heart-rate", type=float, metavar="BPM", help="heart rate of the patient, for the cardiac output"
     )
+    parser.add_argument("--sex", choices=("male", "female"), help="sex of the patient, for normal ranges")
+    parser.add_argument("--age", type=float, metavar="YEARS", help="age of the patient, for normal ranges")
+    parser.add_argument(
+        "--earlier", type=Path, metavar="DIR", help="results of an earlier exam of the patient, for comparison"
+    )
+    parser.add_argument("--pdf", action="store_true", help="also write each report as a PDF")
     parser.set_defaults(run=segment)
 
 
@@ -68,5 +81,9 @@ def segment(arguments: argparse.Namespace) -> Answer:
         height=arguments.height,
         weight=arguments.weight,
         heart_rate=arguments.heart_rate,
+        sex=arguments.sex,
+        age=arguments.age,
+        earlier=arguments.earlier,
+        pdf=arguments.pdf,
     )
     return Answer({"out": arguments.out, "patients": results})

@@ -11,7 +11,7 @@ from fclseg.anatomy.base import EjectionFraction
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import Volume, read_images
 from fclseg.data.preprocess import UNLABELLED
-from fclseg.finetune.agreement import bland_altman, write_agreement_plot
+from fclseg.finetune.agreement import bland_altman, in_words, write_agreement_plot
 from fclseg.finetune.evaluation import PLOT, Evaluation, VolumeEvaluator, scores, where_labelled
 from fclseg.inference.measure import ejection_fraction, millilitres
 from fclseg.inference.segment import Segmenter
@@ -45,7 +45,7 @@ class FileEvaluator:
         if evaluation.agreement and self.stored.output_dir is not None:
             write_agreement_plot(self.stored.output_dir / PLOT, evaluation.agreement)
             for name, one in evaluation.agreement.items():
-                print(f"{name}: bias {one['bias']:+.1f} {one['unit']}, limits {one['low']:+.1f} to {one['high']:+.1f}")
+                print(f"{name}: {in_words(one)}")
         return evaluation
 
     def _rows(self) -> list[dict[str, Any]]:

@@ -28,6 +28,8 @@ class Body:
     height_cm: float | None = None
     weight_kg: float | None = None
     heart_rate: float | None = None  # beats per minute
+    sex: str | None = None  # "male" or "female"
+    age: float | None = None  # years
 
     @property
     def surface_m2(self) -> float | None:
@@ -49,8 +51,11 @@ class Value:
 
     def __str__(self) -> str:
         """As precise as such a measurement is: whole millilitres, grams and per cent, tenths of a litre per minute."""
-        text = f"{self.number:.{1 if self.unit.startswith('l/min') else 0}f} {self.unit}"
-        return text if self.plausible else f"not plausible ({text})"
+        return self.text if self.plausible else f"not plausible ({self.text})"
+
+    @property
+    def text(self) -> str:
+        return f"{self.number:.{1 if self.unit.startswith('l/min') else 0}f} {self.unit}"
 
 
 @dataclass
@@ -62,6 +67,7 @@ class PatientResult:
     values: list[Value] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
     body: Body = Body()
+    notes: list[str] = field(default_factory=list)  # what was not as expected in the images, and what was done
 
     @property
     def phases(self) -> dict[str, Measurement]:
@@ -79,11 +85,25 @@ def patient_result(patient: str, volumes: list[Measurement], anatomy: Anatomy, b
     if {"ED", "ES"} <= set(phases):
         result.values = _function(phases["ED"], phases["ES"], anatomy, body)
         result.flags += _contradictions(phases["ED"], phases["ES"], anatomy)
+        if len(volumes) == 2 and all(one.frame is not None for one in volumes):
+            result.notes.append("the cine has two frames: the larger ventricle counts as ED, the smaller as ES")
     else:
         result.values = [value for one in volumes for value in _single(one, anatomy)]
+        if len(volumes) > 1 and cavities(anatomy):
+            result.notes.append("no ejection fraction: ED and ES are not named, and the volumes do not show them")
     result.flags += _flags_of(list(phases.values()) or volumes)
-    result.flags += [f"{value.name}: {value}" for value in result.values if not value.plausible]
+    result.flags += _implausible(result.values)
     return result
+
+
+def _implausible(values: Sequence[Value]) -> list[str]:
+    """One flag per structure: a failed outline spoils all values of its structure."""
+    groups: dict[str, list[str]] = {}
+    for value in values:
+        if not value.plausible and not value.name.endswith(PER_SURFACE):
+            structure, _, quantity = value.name.partition(" ")
+            groups.setdefault(structure, []).append(f"{quantity} {value.text}")
+    return [f"not plausible: {structure} {', '.join(texts)}" for structure, texts in groups.items()]
 
 
 def _flags_of(volumes: Sequence[Measurement]) -> list[str]:
@@ -103,7 +123,8 @@ def name_phases(volumes: Sequence[Measurement], anatomy: Anatomy) -> None:
     names keep their names.
     """
     chosen = cavities(anatomy)
-    if not chosen or len(volumes) < 3 or any(one.phase for one in volumes):
+    cine = len({one.image for one in volumes}) == 1  # two files can be two exams, two frames of one are a cycle
+    if not chosen or len(volumes) < (2 if cine else 3) or any(one.phase for one in volumes):
         return
     amounts = np.array([one.ml[chosen[0].structure] for one in volumes])
     smooth = np.median([np.roll(amounts, step) for step in (-1, 0, 1)], axis=0)
@@ -125,8 +146,8 @@ def _function(end_diastole: Measurement, end_systole: Measurement, anatomy: Anat
         edv, esv = end_diastole.ml[name], end_systole.ml[name]
         volume_fits = low <= edv <= high
         values += [
-            Value(f"{name} end-diastolic volume", edv, "ml", volume_fits),
-            Value(f"{name} end-systolic volume", esv, "ml", volume_fits and esv < edv),
+            Value(f"{name} end-diastolic volume", edv, "ml", volume_fits, one.caution),
+            Value(f"{name} end-systolic volume", esv, "ml", volume_fits and esv < edv, one.caution),
         ]
         fraction = ejection_fraction(edv, esv)
         if fraction is None:
@@ -163,7 +184,7 @@ def _masses(one: Measurement, anatomy: Anatomy, body: Body, prefix: str = "", fr
     for mass in (measurement for measurement in anatomy.measurements if isinstance(measurement, Mass)):
         grams = one.g[mass.structure]
         fits = mass.plausible[0] <= grams <= mass.plausible[1]
-        values.append(Value(f"{prefix}{mass.structure} mass{frame}", grams, "g", fits))
+        values.append(Value(f"{prefix}{mass.structure} mass{frame}", grams, "g", fits, mass.caution))
         values += _indexed(f"{mass.structure} mass", grams, "g", fits, body)
     return values
 

@@ -23,6 +23,8 @@ MARGIN_MM = 25.0
 DPI = 120
 ABOVE, BELOW, SIDE = 86, 50, 12
 """Pixels around the slices. The words are above and below them."""
+LINE, GAP_BELOW_FLAGS = 22, 6
+"""Height of a line of flags, and the distance of the slices from them."""
 NARROWEST = 1080
 """Pixels. A single slice still leaves room for the words."""
 GAP = 2
@@ -50,13 +52,15 @@ def write_overlay(
     shown = Image.fromarray((255 * bright.T).astype(np.uint8)).resize(size, Image.Resampling.BILINEAR)
     shown = _outlined(shown.convert("RGBA"), classes, anatomy)
     width = max(shown.width + 2 * SIDE, NARROWEST)
-    picture = Image.new("RGB", (width, shown.height + ABOVE + BELOW), BACKGROUND)
+    flags = len(_wrapped("; ".join(measurement.flags), width - 2 * SIDE - 8))
+    above = ABOVE + LINE * flags + (GAP_BELOW_FLAGS if flags else 0)
+    picture = Image.new("RGB", (width, shown.height + above + BELOW), BACKGROUND)
     left = (width - shown.width) // 2
-    picture.paste(shown, (left, ABOVE))
+    picture.paste(shown, (left, above))
     draw = ImageDraw.Draw(picture)
     across, down = shown.width / grey.shape[0], shown.height / grey.shape[1]
     for number, (x, y) in enumerate(places, start=1):
-        corner = (left + (x + 2) * across, ABOVE + (y + 2) * down)
+        corner = (left + (x + 2) * across, above + (y + 2) * down)
         draw.text(corner, f"{number}", "white", _font(9), stroke_width=1, stroke_fill="black")
     _write_words(draw, picture.size, anatomy, measurement)
     picture.save(path, "PNG", compress_level=1)  # the default takes half of the time
@@ -126,14 +130,25 @@ def _write_words(draw: ImageDraw.ImageDraw, size: tuple[int, int], anatomy: Anat
         amounts += f"   mass of the {anatomy.structure(name).title} {value:.0f} g"
     draw.text((SIDE + 4, 10), measurement.patient + phase, "white", _font(13, bold=True))
     draw.text((SIDE + 4, 47), amounts, "#dddddd", _font(10))
-    if measurement.flags:
-        draw.text((width - SIDE - 4, 12), "; ".join(measurement.flags), "#ffd166", _font(9), anchor="ra")
+    for line, text in enumerate(_wrapped("; ".join(measurement.flags), width - 2 * SIDE - 8)):
+        draw.text((SIDE + 4, ABOVE + LINE * line), text, "#ffd166", _font(9))
     x, y = SIDE + 6, height - BELOW // 2 + 2
     for structure in anatomy.structures:
         draw.line([(x, y), (x + 32, y)], structure.colour, 4)
         draw.text((x + 44, y), structure.title, "white", _font(9), anchor="lm")
         x += 44 + round(_font(9).getlength(structure.title)) + 30
     draw.text((width - SIDE - 4, y), NOTICE, "#bbbbbb", _font(8), anchor="rm")
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of words that fit a width in pixels."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and _font(9).getlength(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 @cache

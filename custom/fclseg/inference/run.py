@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -15,10 +16,10 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from fclseg.anatomy.records import Volume, read_images
-from fclseg.documents import UNUSABLE
+from fclseg.dicom.importing import NOTES
+from fclseg.documents import UNUSABLE, read_json
 from fclseg.errors import DataError, FCLSegError
 from fclseg.files import make_folder, whole_file, write_text
 from fclseg.inference import NOTICE
@@ -27,23 +28,29 @@ from fclseg.inference.cases import Cases, output_names
 from fclseg.inference.function import Body, PatientResult, patient_result
 from fclseg.inference.measure import Measurement, measure
 from fclseg.inference.overlay import write_overlay
+from fclseg.inference.report.earlier import read_earlier
 from fclseg.inference.report.page import (
     INDEX,
     KEY_FIGURES,
     Provenance,
+    cautions_of,
     page_name,
     write_index,
     write_patient,
 )
+from fclseg.inference.report.pdf import write_pdf
 from fclseg.inference.segment import Segmenter
+from fclseg.inference.stack import stack_flags
 from fclseg.inference.tables import write_tables
 from fclseg.text import printable
 
 DONE = "_result.json"
 """Suffix of the file that marks a patient as finished, so that the same command continues where it stopped."""
 
-Export = Callable[[str, list[Measurement]], list[Path]]
-"""Writes a patient's label maps in another format; takes the patient and its frames, returns the files."""
+Export = Callable[[PatientResult, Path | None], list[Path]]
+"""Writes a patient's results in another format; takes the result and its PDF, returns the files."""
+INDEX_SECONDS = 10.0
+"""The index page grows at most this often."""
 
 
 class Inference:
@@ -58,10 +65,16 @@ class Inference:
         workers: int = 1,
         body: Body = Body(),  # noqa: B008 (immutable)
         export: Export | None = None,
+        earlier: Path | None = None,
+        pdf: bool = False,
+        quiet: bool = False,
     ):
-        """``body`` is what the user knows about the patient, if there is only one."""
+        """``body`` is what the user knows about the patient, if there is only one; ``earlier`` an exam to compare with.
+
+        ``pdf`` adds NAME_report.pdf, and ``quiet`` prints nothing.
+        """
         self.segmenter, self.output_dir, self.workers = segmenter, Path(output_dir), workers
-        self.body, self.export = body, export
+        self.body, self.export, self.earlier, self.pdf, self.quiet = body, export, earlier, pdf, quiet
         self.cases = cases if isinstance(cases, Cases) else Cases(tuple(cases))
         self.anatomy = segmenter.model.anatomy
         self.provenance = Provenance.of(segmenter.model, checkpoint)
@@ -77,20 +90,28 @@ class Inference:
                 "write them to each patient's Info.cfg instead"
             )
         make_folder(self.output_dir)
-        for outcome in tqdm(self._outcomes(patients), "segmenting", len(patients), unit="patient", disable=None):
+        written = time.monotonic()
+        for number, outcome in enumerate(self._outcomes(patients), start=1):
             if isinstance(outcome, DataError):
                 refused.append(str(outcome))
             else:
                 results.append(outcome)
+            self._tell(outcome, f"[{number}/{len(patients)}] ")
+            if results and time.monotonic() - written > INDEX_SECONDS:
+                self._write_index(results, refused, len(patients) - number)
+                written = time.monotonic()
         if results:
             write_tables(self.output_dir, results, self.anatomy)
-            write_index(self.output_dir, results, refused, self.anatomy, self.provenance)
-            self._tell(results)
+            self._write_index(results, refused, 0)
+            self._tell_end(results)
         if refused:
             raise DataError(
                 f"{len(refused)} of {len(patients) + len(self.cases.refused)} refused: {' / '.join(refused)}"
             )
         return results
+
+    def _write_index(self, results: list[PatientResult], refused: list[str], waiting: int) -> None:
+        write_index(self.output_dir, results, refused, self.anatomy, self.provenance, waiting)
 
     def _outcomes(self, patients: list[tuple[str, list[Volume]]]) -> Iterator[PatientResult | DataError]:
         """Results in the order of the patients, computed by several processes if asked for."""
@@ -123,23 +144,35 @@ class Inference:
         body = body_of(volumes, self.body)
         fingerprint = self._fingerprint(volumes, body)
         if (finished := _finished(done, fingerprint)) is not None:
-            return patient_result(patient, finished, self.anatomy, body)
+            return self._result(patient, finished, volumes, body)
         measurements: list[Measurement] = []
         frames: dict[int, tuple[Volume, np.ndarray, np.ndarray]] = {}
         written: list[Path] = []
         for _, group in groupby(volumes, key=lambda volume: volume.image):
             written += self._image(list(group), measurements, frames)
-        result = patient_result(patient, measurements, self.anatomy, body)
+        result = self._result(patient, measurements, volumes, body)
         pictures = self._pictures(result, frames)
         written += pictures
+        earlier = None if self.earlier is None else read_earlier(self.earlier, patient)
+        pdf = None
+        if self.pdf:
+            pdf = write_pdf(self.output_dir, name, result, pictures, self.anatomy, self.provenance, earlier)
+            written.append(pdf)
         if self.export is not None:
-            written += self.export(patient, measurements)
-        written.append(
-            write_patient(self.output_dir, page_name(patient), result, pictures, self.anatomy, self.provenance)
-        )
+            written += self.export(result, pdf)
+        written.append(write_patient(self.output_dir, name, result, pictures, self.anatomy, self.provenance, earlier))
         files = [path.name for path in written]
         content = {"fingerprint": fingerprint, "files": files, "volumes": [asdict(one) for one in measurements]}
         write_text(done, json.dumps(content))
+        return result
+
+    def _result(
+        self, patient: str, measurements: list[Measurement], volumes: list[Volume], body: Body
+    ) -> PatientResult:
+        """The values, with what the import of the images noted."""
+        result = patient_result(patient, measurements, self.anatomy, body)
+        notes = volumes[0].image.with_name(NOTES)
+        result.notes[:0] = read_json(notes) if notes.is_file() else []
         return result
 
     def _image(
@@ -152,7 +185,9 @@ class Inference:
             near = found.centre or near
             who = {"patient": volume.patient, "phase": volume.phase, "image": volume.image.name, "frame": volume.frame}
             frames[len(measurements)] = (volume, voxels, found.labels)
-            measurements.append(measure(found, volume.spacing, self.anatomy, **who))
+            measured = measure(found, volume.spacing, self.anatomy, **who)
+            measured.flags += stack_flags(voxels, found.labels, volume.spacing, self.anatomy)
+            measurements.append(measured)
             labels.append(found.labels)
             if volume.time_index is None or volume.phase is not None:
                 written.append(self._save(volume, labels.pop()))
@@ -185,17 +220,29 @@ class Inference:
         files = {volume.image: volume.image.stat() for volume in volumes}
         parts = [(str(path.resolve()), status.st_size, status.st_mtime_ns) for path, status in files.items()]
         frames = [(volume.time_index, volume.phase) for volume in volumes]
-        return hashlib.blake2b(repr((self.provenance, parts, frames, body)).encode(), digest_size=16).hexdigest()
+        return hashlib.blake2b(
+            repr((self.provenance, parts, frames, body, self.pdf, self.earlier)).encode(), digest_size=16
+        ).hexdigest()
 
-    def _tell(self, results: list[PatientResult]) -> None:
-        for result in results:
-            for value in [one for one in result.values if one.name.endswith(KEY_FIGURES)] or result.values:
-                caution = f" ({value.caution})" if value.caution else ""
-                print(f"{printable(result.patient)}: {value.name} {value}{caution}")
-            for flag in result.flags:
-                print(f"{printable(result.patient)}: CHECK: {flag}")
-        if self.segmenter.model.about:
-            print(f"weights: {self.segmenter.model.about}")
+    def _tell(self, outcome: PatientResult | DataError, count: str) -> None:
+        """One line per patient as soon as it is done, and one per flag."""
+        if self.quiet:
+            return
+        if isinstance(outcome, DataError):
+            print(f"{count}not segmented: {printable(outcome)}", flush=True)
+            return
+        name = printable(outcome.patient)
+        shown = [one for one in outcome.values if one.name.endswith(KEY_FIGURES)] or outcome.values[:6]
+        print(f"{count}{name}: {', '.join(f'{value.name} {value}' for value in shown)}", flush=True)
+        for flag in outcome.flags:
+            print(f"{name}: CHECK: {flag}", flush=True)
+
+    def _tell_end(self, results: list[PatientResult]) -> None:
+        if self.quiet:
+            return
+        shown = (value for result in results for value in result.values if value.name.endswith(KEY_FIGURES))
+        for caution, names in cautions_of(shown).items():
+            print(f"{', '.join(names)}: {caution}")
         flagged = sum(bool(result.flags) for result in results)
         patients = f"{len(results)} patient{'s' * (len(results) != 1)}"
         print(f"{patients} written to {self.output_dir}, {flagged} to check: open {self.output_dir / INDEX}. {NOTICE}")

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.anatomy.base import Anatomy
+from fclseg.dicom.codes import quantity_code, unit_code
 from fclseg.files import whole_file, write_text
 from fclseg.inference import NOTICE
 from fclseg.inference.function import PatientResult
 from fclseg.inference.measure import cavities
+from fclseg.inference.ranges import judge
 from fclseg.text import cell
 
 LAST = ("look_at", "notice")
@@ -67,7 +69,7 @@ def write_tables(folder: Path, results: Sequence[PatientResult], anatomy: Anatom
     per_slice = [volume.slices_ml for result in results for volume in result.volumes]
     for volume, slices_ml in zip(volumes, per_slice, strict=True):
         volume["slices_ml"] = {name: [round(ml, 3) for ml in amounts] for name, amounts in slices_ml.items()}
-    patients = {result.patient: patient_values(result) for result in results}
+    patients = {result.patient: patient_values(result, anatomy) for result in results}
     content = {"notice": NOTICE, "volumes": volumes, "patients": patients}
     write_text(folder / "measurements.json", json.dumps(content, indent=2))
 
@@ -82,10 +84,25 @@ def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
         writer.writerows({key: cell(value) for key, value in row.items()} for row in rows)
 
 
-def patient_values(result: PatientResult) -> dict[str, Any]:
+def patient_values(result: PatientResult, anatomy: Anatomy) -> dict[str, Any]:
     """The function of one heart as plain values."""
     plain = {
         f"{value.name}, {value.unit}": round(value.number, 2) if value.plausible else f"not plausible: {value}"
         for value in result.values
     }
-    return {"values": plain, "look_at": result.flags}
+    return {"values": plain, "coded": _coded(result, anatomy), "look_at": result.flags, "notes": result.notes}
+
+
+def _coded(result: PatientResult, anatomy: Anatomy) -> list[dict[str, Any]]:
+    """The plausible values with their codes, UCUM units and normal ranges, for databases."""
+    judged = judge(result, anatomy)
+    rows = []
+    for value in result.values:
+        if value.plausible:
+            code, scheme, meaning = quantity_code(value.name)
+            row = {"name": value.name, "value": round(value.number, 2), "unit": unit_code(value.unit)[0]}
+            row |= {"code": code, "scheme": scheme, "meaning": meaning}
+            if (one := judged.get(value.name)) is not None:
+                row |= {"normal": one.text, "source": one.normal.source, "outside": one.outside}
+            rows.append(row)
+    return rows

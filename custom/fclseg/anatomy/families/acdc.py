@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
-from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass, Normal, Structure, Tree, Wall
+from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass, Structure, Tree, Wall
 from fclseg.anatomy.info import INFO
 from fclseg.anatomy.nifti import stem
+from fclseg.anatomy.normals import ADULT_HEARTS
 from fclseg.anatomy.records import Scan, nifti_files, site_of
 
 _FRAME = re.compile(r"^(?P<patient>.+)_frame(?P<frame>\d+)(?P<gt>_gt)?$")
@@ -30,32 +31,44 @@ def read(scan: Scan, tree: Tree) -> None:
         if not is_patient_folder(files):
             for path in nifti_files(files):
                 scan.problem(path, "is not in a patient folder; move it to the folder of its patient")
-        elif folder.name in seen:
-            scan.problem(folder, f"patient {folder.name} is also in {seen[folder.name]}; keep one of the two folders")
-        else:
-            seen[folder.name] = folder
-            _read_patient(scan, folder, files)
+            continue
+        for name, own in _patients(folder, files).items():
+            if name in seen:
+                scan.problem(folder, f"patient {name} is also in {seen[name]}; keep one of the two folders")
+            else:
+                seen[name] = folder
+                _read_patient(scan, folder, name, own)
 
 
-def _read_patient(scan: Scan, folder: Path, files: list[Path]) -> None:
-    images, labels, cines = _sort_files(scan, folder, files)
+def _patients(folder: Path, files: list[Path]) -> dict[str, list[Path]]:
+    """The files of each patient of a folder: one, named like the folder, or several in a flat folder."""
+    groups: dict[str, list[Path]] = {}
+    for path in nifti_files(files):
+        match = _FRAME.match(stem(path)) or _CINE.match(stem(path))
+        groups.setdefault(match["patient"] if match else "", []).append(path)
+    flat = len(groups) > 1 and "" not in groups and folder.name not in groups
+    return groups if flat else {folder.name: files}
+
+
+def _read_patient(scan: Scan, folder: Path, name: str, files: list[Path]) -> None:
+    images, labels, cines = _sort_files(scan, name, files)
     phases = _read_phases(scan, folder / INFO, needed=bool(images))
     site = site_of(folder, scan.root)
     for frame, image in sorted(images.items()):
-        scan.add(folder.name, image, labels.get(frame), frame=frame, phase=phases.get(frame), site=site)
+        scan.add(name, image, labels.get(frame), frame=frame, phase=phases.get(frame), site=site)
     for frame in sorted(set(labels) - set(images)):
         scan.problem(
             labels[frame], "is a label map without its image; add the image or remove the label map", training_only=True
         )
     for cine in cines[:1]:
-        scan.add_cine(folder.name, cine, skip=set(images), phases=phases, site=site)
+        scan.add_cine(name, cine, skip=set(images), phases=phases, site=site)
     if not images and not cines:
         scan.problem(folder, "the patient folder contains no image; add its _frameNN or _4d NIfTI files or remove it")
     elif not cines and (absent := sorted(set(phases) - set(images))):
         scan.problem(folder / INFO, f"names frame {absent[0]} as {phases[absent[0]]}, but it has no image; correct one")
 
 
-def _sort_files(scan: Scan, folder: Path, files: list[Path]) -> tuple[dict[int, Path], dict[int, Path], list[Path]]:
+def _sort_files(scan: Scan, name: str, files: list[Path]) -> tuple[dict[int, Path], dict[int, Path], list[Path]]:
     """Images and label maps by frame number, and 4D files. Unexpected names are reported as problems."""
     images: dict[int, Path] = {}
     labels: dict[int, Path] = {}
@@ -64,8 +77,8 @@ def _sort_files(scan: Scan, folder: Path, files: list[Path]) -> tuple[dict[int, 
         match = _FRAME.match(stem(path)) or _CINE.match(stem(path))
         if match is None:
             scan.problem(path, "has a name that is neither _frameNN, _frameNN_gt nor _4d; rename or remove it")
-        elif match["patient"] != folder.name:
-            scan.problem(path, f"is named after a different patient than its folder {folder.name}; move or rename it")
+        elif match["patient"] != name:
+            scan.problem(path, f"is named after a different patient than its folder {name}; move or rename it")
         elif match.re is _CINE:
             cines.append(path)
         else:
@@ -110,10 +123,14 @@ def _read_phases(scan: Scan, path: Path, needed: bool) -> dict[int, str]:
     return phases
 
 
-_HEALTHY = "Petersen et al., J Cardiovasc Magn Reson 2017;19:18 (UK Biobank, healthy Caucasians aged 45 to 74)"
-
-_RV_CAUTION = "less reliable than the LV's: off by 10 points or more on average in held-out patients"
+_RV_CAUTION = (
+    "less reliable than the LV's: its ejection fraction is off by 10 points or more on average in held-out patients"
+)
 """docs/results.md, "Inference"."""
+
+_MASS_CAUTION = (
+    "less reliable than the volumes: the outer border of the wall is hard to see, and mass is often too high"
+)
 
 ANATOMY = Anatomy(
     name="acdc",
@@ -127,19 +144,12 @@ ANATOMY = Anatomy(
     bundle="acdc_unet",
     compact=True,
     measurements=(
-        Mass("MYO", g_per_ml=1.05, plausible=(20, 400)),
+        Mass("MYO", g_per_ml=1.05, plausible=(20, 400), caution=_MASS_CAUTION),
         EjectionFraction("LV", plausible=(5, 85), plausible_ml=(15, 600)),
         EjectionFraction("RV", plausible=(5, 85), plausible_ml=(15, 600), caution=_RV_CAUTION),
         Wall("LV", "MYO"),
     ),
-    normals=(
-        Normal("LV end-diastolic volume", (166, 32), (124, 21), _HEALTHY),
-        Normal("LV end-systolic volume", (69, 16), (49, 11), _HEALTHY),
-        Normal("LV stroke volume", (96, 20), (75, 14), _HEALTHY),
-        Normal("LV stroke volume per body surface", (49, 10), (45, 8), _HEALTHY),
-        Normal("LV ejection fraction", (58, 5), (61, 5), _HEALTHY),
-        Normal("MYO mass per body surface", (53, 9), (42, 7), _HEALTHY),
-    ),
+    normals=ADULT_HEARTS,
     recognises=recognises,
     read=read,
 )

@@ -22,6 +22,7 @@ from fclseg.documents import read_json
 from fclseg.errors import DataError
 
 _LABEL = re.compile(r"^(?P<image>.+)[_-](gt|label|seg)$")
+_PHASE = re.compile(r"^(?P<rest>|.+?)(?:^|[ _.-]+)(?P<phase>ED|ES)$", re.IGNORECASE)
 _SHARED = ("images", "labels")
 
 NAME = "nifti"
@@ -57,8 +58,10 @@ def read(scan: Scan, tree: Tree) -> None:
 
 def _add_patients(scan: Scan, images: dict[tuple[Path, str], Path], labels: dict[tuple[Path, str], Path]) -> None:
     patients: dict[str, list[tuple[Path, str]]] = defaultdict(list)
+    phases = _phases(images)
     for folder, name in sorted(images):
-        patients[_patient(folder, name, scan.root)].append((folder, name))
+        shared, _ = phases.get((folder, name), (name, None))
+        patients[_patient(folder, shared, scan.root)].append((folder, name))
     for patient, keys in sorted(patients.items()):
         if len({folder for folder, _ in keys}) > 1:
             folders = " and ".join(str(folder) for folder in sorted({folder for folder, _ in keys})[:2])
@@ -70,7 +73,21 @@ def _add_patients(scan: Scan, images: dict[tuple[Path, str], Path], labels: dict
             if key not in labels and scan.is_cine(images[key]):
                 scan.add_cine(patient, images[key], skip=set(), phases={}, site=site)
             else:
-                scan.add(patient, images[key], labels.get(key), frame=frame, phase=None, site=site)
+                _, phase = phases.get(key, (key[1], None))
+                scan.add(patient, images[key], labels.get(key), frame=frame, phase=phase, site=site)
+
+
+def _phases(images: Mapping[tuple[Path, str], Path]) -> dict[tuple[Path, str], tuple[str, str]]:
+    """Pairs such as ``scan ED`` and ``scan ES`` in one folder: (folder, name) -> what they share, and the phase."""
+    found = {}
+    for folder, name in images:
+        if (match := _PHASE.match(name)) is None:
+            continue
+        partner = [other for place, other in images if place == folder and (two := _PHASE.match(other))
+                   and two["rest"] == match["rest"] and two["phase"].upper() != match["phase"].upper()]  # fmt: skip
+        if len(partner) == 1:
+            found[folder, name] = (match["rest"] or folder.name, match["phase"].upper())
+    return found
 
 
 def _patient(folder: Path, name: str, root: Path) -> str:

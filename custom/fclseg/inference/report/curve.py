@@ -6,7 +6,9 @@ from typing import Any
 from fclseg.anatomy.base import Anatomy
 from fclseg.inference.measure import Measurement, cavities
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 260, 46, 34, 12, 12
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 640, 260, 46, 34, 26, 40
+LINE_HEIGHT = 16
+"""Words are above the plot (ED, ES) and to its right (the names of the curves), where no curve is."""
 
 
 def volume_curve(volumes: Sequence[Measurement], anatomy: Anatomy) -> dict[str, Any] | None:
@@ -32,6 +34,7 @@ def volume_curve(volumes: Sequence[Measurement], anatomy: Anatomy) -> dict[str, 
         }
         for name in names
     ]
+    _spread(lines)
     return {
         "size": (WIDTH, HEIGHT),
         "lines": lines,
@@ -40,3 +43,12 @@ def volume_curve(volumes: Sequence[Measurement], anatomy: Anatomy) -> dict[str, 
         "marks": [(x(i), one.phase) for i, one in enumerate(volumes) if one.phase],
         "plot": (LEFT, TOP, WIDTH - RIGHT, HEIGHT - BOTTOM),
     }
+
+
+def _spread(lines: list[dict[str, Any]]) -> None:
+    """Move the names of curves that end close together apart."""
+    above = -float("inf")
+    for line in sorted(lines, key=lambda line: line["end"][1]):
+        x, y = line["end"]
+        above = max(y, above + LINE_HEIGHT)
+        line["label"] = (x + 6, above + 4)

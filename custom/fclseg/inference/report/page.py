@@ -1,7 +1,7 @@
 """Write the pages from the results."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -9,12 +9,14 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from fclseg.anatomy.base import Anatomy, Normal
+from fclseg.anatomy.base import Anatomy
 from fclseg.files import write_text
 from fclseg.inference import NOTICE
 from fclseg.inference.function import PER_SURFACE, PatientResult, Value
 from fclseg.inference.measure import Measurement
+from fclseg.inference.ranges import Judged, age_remark, judge, people
 from fclseg.inference.report.curve import volume_curve
+from fclseg.inference.report.earlier import Earlier
 from fclseg.inference.report.provenance import Provenance
 
 __all__ = ["INDEX", "KEY_FIGURES", "Provenance", "page_name", "write_index", "write_patient"]
@@ -32,18 +34,22 @@ def write_patient(
     pictures: Sequence[Path],
     anatomy: Anatomy,
     provenance: Provenance,
+    earlier: Earlier | None = None,
 ) -> Path:
     """``NAME_report.html``: values with normal ranges, flags, the curve, pictures and provenance."""
-    normals = {normal.quantity: normal for normal in anatomy.normals}
-    groups = _groups(result.values, normals, anatomy)
+    judged = judge(result, anatomy)
+    groups = _groups(result.values, judged, anatomy, earlier)
     rows = [row for group in groups for row in group["rows"]]
-    shown = [normals[value.name] for value in result.values if value.name in normals]
     content = {
         "result": result,
         "groups": groups,
+        "people": people(result.body),
         "indexed": any(row["indexed"] for row in rows),
-        "cautions": [(row["value"].name, row["value"].caution) for row in rows if row["value"].caution],
-        "sources": list(dict.fromkeys(normal.source for normal in shown)),
+        "marked": any(row["outside"] or row["indexed_outside"] for row in rows),
+        "cautions": cautions_of(row["value"] for row in rows),
+        "sources": list(dict.fromkeys(one.normal.source for one in judged.values())),
+        "age_remark": age_remark(result, judged),
+        "earlier": earlier,
         "curve": volume_curve(result.volumes, anatomy),
         "pictures": [(path.stem.removesuffix("_overlay").replace("_", " "), _inline(path)) for path in pictures],
         "slices": _slices(result, anatomy),
@@ -55,9 +61,14 @@ def write_patient(
 
 
 def write_index(
-    folder: Path, results: Sequence[PatientResult], refused: Sequence[str], anatomy: Anatomy, provenance: Provenance
+    folder: Path,
+    results: Sequence[PatientResult],
+    refused: Sequence[str],
+    anatomy: Anatomy,
+    provenance: Provenance,
+    waiting: int = 0,
 ) -> None:
-    """``index.html``: all patients, flagged ones first."""
+    """``index.html``: all patients, flagged ones first. While patients are ``waiting``, the page loads itself again."""
     order = sorted(results, key=lambda result: (not result.flags, result.patient))
     names = list(dict.fromkeys(value.name for result in order for value in result.values))
     columns = [name for name in names if name.endswith(KEY_FIGURES)] or names[:6]
@@ -67,13 +78,15 @@ def write_index(
     ]
     flagged = sum(bool(result.flags) for result in results)
     values = [value for result in results for value in result.values]
-    cautions = {value.name: value.caution for value in values if value.caution and value.name in columns}
+    cautions = cautions_of(value for value in values if value.name in columns)
     content = {
         "rows": rows,
         "cautions": cautions,
+        "starred": {name for names in cautions.values() for name in names},
         "columns": columns,
         "refused": refused,
         "flagged": flagged,
+        "waiting": waiting,
         "anatomy": anatomy,
     }
     write_text(folder / INDEX, _render("index.html", provenance, images=[], **content))
@@ -84,7 +97,18 @@ def page_name(patient: str) -> str:
     return "".join(character if character.isalnum() or character in "-_." else "_" for character in patient)
 
 
-def _groups(values: Sequence[Value], normals: dict[str, Normal], anatomy: Anatomy) -> list[dict[str, Any]]:
+def cautions_of(values: Iterable[Value]) -> dict[str, list[str]]:
+    """Each caution once, with the values to which it applies."""
+    cautions: dict[str, list[str]] = {}
+    for value in values:
+        if value.caution and value.name not in cautions.setdefault(value.caution, []):
+            cautions[value.caution].append(value.name)
+    return cautions
+
+
+def _groups(
+    values: Sequence[Value], judged: Mapping[str, Judged], anatomy: Anatomy, earlier: Earlier | None
+) -> list[dict[str, Any]]:
     """The values by structure, with the value per body surface in the same row."""
     known = {value.name: value for value in values}
     titles = {one.name: f"{one.title[0].upper()}{one.title[1:]} ({one.name})" for one in anatomy.structures}
@@ -95,15 +119,15 @@ def _groups(values: Sequence[Value], normals: dict[str, Normal], anatomy: Anatom
         structure, _, quantity = value.name.partition(" ")
         title = titles.get(structure, "")
         indexed = known.get(value.name + PER_SURFACE)
-        ranges = [_range(one, normals[one.name]) for one in (value, indexed) if one is not None and one.name in normals]
+        shown = [judged[one.name] for one in (value, indexed) if one is not None and one.name in judged]
         row = {"name": quantity.capitalize() if title else value.name, "value": value, "indexed": indexed}
-        groups.setdefault(title, []).append(row | {"ranges": ranges})
+        row |= {"ranges": [one.text for one in shown], "earlier": earlier.change(value) if earlier else ""}
+        for prefix, one in (("", value), ("indexed_", indexed)):
+            outside = judged[one.name].outside if one is not None and one.name in judged else ""
+            bad = outside or (one is not None and not one.plausible)
+            row |= {f"{prefix}classes": "bad" if bad else "number", f"{prefix}outside": f" {outside}" * bool(outside)}
+        groups.setdefault(title, []).append(row)
     return [{"title": title, "rows": rows} for title, rows in groups.items()]
-
-
-def _range(value: Value, normal: Normal) -> str:
-    men, women = (f"{mean - 2 * sd:g}–{mean + 2 * sd:g}" for mean, sd in (normal.men, normal.women))
-    return f"men {men}, women {women} {value.unit}"
 
 
 def _images(result: PatientResult) -> list[str]:

@@ -16,7 +16,7 @@ RECORD = "training.json"
 class Provenance:
     version: str
     model: str  # file name
-    digest: str  # hash of the file
+    digest: str  # SHA-256 of the file, as its card states it
     preset: str
     anatomy: str
     training: str  # in words
@@ -26,7 +26,7 @@ class Provenance:
         path = None if checkpoint is None else Path(checkpoint)
         digest = "unknown"
         if path is not None and path.is_file():
-            digest = hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
         name = "a network in memory" if path is None else path.name
         return cls(__version__, name, digest, model.preset, model.anatomy.title, model.about or _training(path))
 
