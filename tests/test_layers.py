@@ -23,7 +23,7 @@ ORDER = [
     {"hospital"},
     {"flare"},
     {"inference"},
-    {"finetune", "attacks"},
+    {"finetune", "attacks", "inbox"},
     {"labelling"},
     {"evaluation"},
     {"study"},
