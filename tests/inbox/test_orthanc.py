@@ -1,4 +1,4 @@
-"""The inbox between real programs: dcmtk stores an exam in Orthanc, Orthanc sends it to the inbox, the results come back.
+"""The inbox between real programs: dcmtk stores an exam in Orthanc, Orthanc sends it to the inbox, results come back.
 
 They are read again with highdicom and through DICOMweb. The inbox is killed once while it segments."""
 
@@ -69,7 +69,8 @@ class Orthanc:
         settings = {
             "Name": "test", "StorageDirectory": str(folder / "storage"), "IndexDirectory": str(folder / "storage"),
             "HttpPort": web, "DicomPort": dicom, "DicomAet": "ORTHANC", "RemoteAccessAllowed": False,
-            "AuthenticationEnabled": False, "Plugins": [str(PLUGINS)], "DicomWeb": {"Enable": True, "Root": "/dicom-web/"},
+            "AuthenticationEnabled": False, "Plugins": [str(PLUGINS)],
+            "DicomWeb": {"Enable": True, "Root": "/dicom-web/"},
             "DicomModalities": {"inbox": ["FCLSEG", "127.0.0.1", inbox]}, "DicomAlwaysAllowStore": True,
         }  # fmt: skip
         folder.mkdir()

@@ -15,6 +15,7 @@ from fclseg.text import printable
 
 COMMANDS = (
     "segment",
+    "batch",
     "inbox",
     "evaluate",
     "label",

@@ -7,15 +7,19 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 from fclseg.errors import FCLSegError
 from fclseg.files import make_folder, write_text
 from fclseg.inbox.queue import IMAGES, RESULTS
+from fclseg.locks import held
 
 REFUSED_CODE = 3
 REASON, OUTPUT = "reason.txt", "worker.log"
 LONGEST_SECONDS = 3600.0
+PARENT_SECONDS = 1.0
 
 
 def run_worker(folder: Path, model: Path | None) -> tuple[int, str]:
@@ -38,11 +42,24 @@ def outgoing(folder: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    from fclseg.inference.exam import Options, segment_scan
-
     os.umask(0o077)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     folder = Path(arguments[0])
     model = Path(arguments[1]) if len(arguments) > 1 else None
+    with held(folder / "worker.lock", "this study", PARENT_SECONDS * 10, "fclseg inbox"):
+        return _segment(folder, model)
+
+
+def _end_with(parent: int) -> None:
+    """A worker whose inbox was killed ends, because the next inbox starts another."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    os._exit(1)
+
+
+def _segment(folder: Path, model: Path | None) -> int:
+    from fclseg.inference.exam import Options, segment_scan
+
     shutil.rmtree(folder / RESULTS, ignore_errors=True)  # of an attempt that was killed, or of fewer images
     make_folder(folder / RESULTS)
     try:
