@@ -9,15 +9,14 @@ import pytest
 
 pytest.importorskip("pydicom"), pytest.importorskip("highdicom"), pytest.importorskip("pynetdicom")
 
-from fclseg.inbox.worker import REFUSED_CODE, outgoing, run_worker  # noqa: E402
+from fclseg.inbox.worker import REASON, REFUSED_CODE, _segment, outgoing  # noqa: E402
 
 
 def test_a_study_without_images_is_refused_in_one_sentence(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "notes.dcm").write_text("no image")
-    code, reason = run_worker(tmp_path, None)
-    assert code == REFUSED_CODE and str(tmp_path) not in reason
-    assert reason == "the study: contains no NIfTI image; give a folder of images"
+    assert _segment(tmp_path, None) == REFUSED_CODE
+    assert (tmp_path / REASON).read_text() == "the study: contains no NIfTI image; give a folder of images"
 
 
 def test_segmentations_are_sent_before_what_describes_them(tmp_path):

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from fclseg.cli.answers import Answer
+
 DESCRIPTION = """Segment every exam of a folder: each sub-folder, zip archive or image in it is one exam.
 
 Each exam gets a folder in DIR with its own index.html. One line per exam is printed and added to DIR/exams.jsonl;
@@ -32,7 +34,7 @@ def register(subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Answer:
     from fclseg.cli.options import positive
     from fclseg.inference.batch import run_batch
     from fclseg.inference.exam import Options
@@ -47,4 +49,4 @@ def run(arguments: argparse.Namespace) -> int:
     rows = run_batch(arguments.folder, arguments.out, options)
     failed = [row for row in rows if row["reason"]]
     print(f"{len(rows) - len(failed)} of {len(rows)} exams segmented: {arguments.out / 'exams.csv'}")
-    return 1 if failed else 0
+    return Answer({"out": arguments.out, "exams": rows}, 1 if failed else 0)
