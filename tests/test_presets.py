@@ -22,7 +22,7 @@ def test_epochs_of_finetuning_end_at_the_steps_allowed(steps, per_epoch, expecte
 
 
 def test_unknown_names_are_one_sentence():
-    with pytest.raises(FCLSegError, match=r"no preset .large.*demo, small, paper"):
+    with pytest.raises(FCLSegError, match=r"no preset .large.*demo, small, standard, paper"):
         get_preset("large")
     for name in ("epoch", "name", "images", "images.rounds", "finetuning."):
         with pytest.raises(

@@ -65,7 +65,9 @@ def finetune(
     if epochs is not None:
         overrides["epochs"] = epochs
     if architecture is not None:
-        overrides["network_def"] = FreezableUNet(chosen.networks.channels, anatomy.classes, seed, architecture)
+        overrides["network_def"] = FreezableUNet(
+            chosen.networks.channels, anatomy.classes, seed, architecture, chosen.networks.patch
+        )
     spec = FinetuneSpec(
         data,
         train_patients,

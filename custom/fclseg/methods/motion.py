@@ -54,7 +54,7 @@ class Motion(Method):
 
     def __init__(self, preset: Preset, *, encoder: EncoderFactory = Encoder):
         super().__init__(preset, encoder=encoder)
-        self.online = FreezableUNet(preset.networks.channels, 1, torch.initial_seed(), encoder)
+        self.online = FreezableUNet(preset.networks.channels, 1, torch.initial_seed(), encoder, preset.networks.patch)
         self._maps: tuple[SliceStore, np.ndarray] | None = None
 
     @cached_property

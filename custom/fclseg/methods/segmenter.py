@@ -32,7 +32,7 @@ class Segmenter(Method):
         super().__init__(preset, encoder=encoder)
         self.anatomy = anatomy
         seed = torch.initial_seed()
-        self.online = FreezableUNet(preset.networks.channels, anatomy.classes, seed, encoder)
+        self.online = FreezableUNet(preset.networks.channels, anatomy.classes, seed, encoder, preset.networks.patch)
 
     def features(self, images: torch.Tensor) -> torch.Tensor:
         return self.online.encoder(images)[-1].mean(dim=(2, 3))

@@ -16,10 +16,17 @@ class FreezableUNet(UNet):
     A frozen encoder also keeps its BatchNorm statistics, so that every one of its tensors stays bit-identical.
     """
 
-    def __init__(self, channels: Sequence[int], classes: int, seed: int = 0, encoder: EncoderFactory = Encoder):
+    def __init__(
+        self,
+        channels: Sequence[int],
+        classes: int,
+        seed: int = 0,
+        encoder: EncoderFactory = Encoder,
+        patch: int = 1,
+    ):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, "weights"))
-            super().__init__(channels, classes, encoder)
+            super().__init__(channels, classes, encoder, patch)
         self.classes = classes
         self.frozen = False
 

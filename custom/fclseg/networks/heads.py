@@ -20,7 +20,7 @@ class EncoderNetwork(nn.Module):
 
     def __init__(self, preset: Preset, encoder: EncoderFactory = Encoder):
         super().__init__()
-        self.encoder = build_encoder(encoder, preset.networks.channels)
+        self.encoder = build_encoder(encoder, preset.networks.channels, preset.networks.patch)
         self.projector = mlp(preset.networks.feature_size, preset.networks.hidden, preset.networks.feature_size)
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:

@@ -40,6 +40,7 @@ def write_model(path: Path | str, model: TrainedModel) -> None:
         "preset": model.preset,
         "channels": format_channels(widths(model.network.encoder)),
         "anatomy": json.dumps(reference_of(model.anatomy)),
+        "patch": model.network.decoder.patch,
         "image_size": model.image_size,
         "spacing_mm": model.spacing,
     } | ({"about": model.about} if model.about else {})
@@ -86,7 +87,8 @@ def _model(
             f"{path} segments {found.title}, not {get_anatomy(anatomy).title}: use the bundle {found.bundle}"
         )
     channels = [int(width) for width in metadata["channels"].split("-")]
-    network = FreezableUNet(channels, found.classes, encoder=encoder)
+    patch = int(metadata.get("patch", 1))
+    network = FreezableUNet(channels, found.classes, encoder=encoder, patch=patch)
     expected = network.state_dict()
     report = compare(tensors, expected)
     if report.missing or report.unexpected:

@@ -76,6 +76,7 @@ class NetworkSettings:
 
     channels: tuple[int, ...] = setting(WIDTHS)  # encoder widths, one per level; the last is the feature size
     hidden: int = setting(COUNT)  # hidden width of projector and predictor
+    patch: int = setting(COUNT, default=1)  # pixels per side that the first level takes together
 
     @property
     def feature_size(self) -> int:

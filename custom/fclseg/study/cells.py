@@ -34,7 +34,7 @@ FULL, FROZEN = "full", "frozen"
 """The two modes of evaluating an encoder: full fine-tuning (what a user gets) and frozen-encoder evaluation, which
 trains only the decoder (feature quality)."""
 
-FINETUNED_WITH = ("images.size", "images.pixel_scale", "networks.channels")
+FINETUNED_WITH = ("images.size", "images.pixel_scale", "networks.channels", "networks.patch")
 """Settings of other groups that a fine-tuning depends on."""
 
 NOT_IN_KEYS = (
