@@ -85,9 +85,9 @@ def test_voxel_counts_give_the_ejection_fraction_drawn(acdc):
         assert measured == pytest.approx(draw_heart(SEED, number).ejection_fraction, abs=0.015)
 
 
-def test_ejection_fractions_span_twelve_to_seventy_eight_percent():
+def test_ejection_fractions_span_ten_to_eighty_percent():
     fractions = [draw_heart(0, number).ejection_fraction for number in range(300)]
-    assert 0.12 <= min(fractions) < 0.15 and 0.75 < max(fractions) <= 0.78
+    assert 0.10 <= min(fractions) < 0.14 and 0.76 < max(fractions) <= 0.80
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 10, 30])
@@ -136,7 +136,7 @@ def test_the_wall_thickens(acdc):
 def test_blood_is_brighter_than_muscle_and_lung(acdc):
     for folder in acdc:
         image, labels = array(folder / f"{folder.name}_frame01.nii.gz"), truth(folder, 1)
-        assert image[labels == LV].mean() > 1.4 * image[labels == MYO].mean()
+        assert np.median(image[labels == LV]) > 1.2 * np.median(image[labels == MYO])
         assert image.min() >= 0 and image.std() > 0
 
 

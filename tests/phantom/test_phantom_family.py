@@ -15,11 +15,12 @@ HEARTS = range(1, 201)
 
 
 def test_no_unseen_heart_could_belong_to_a_seen_group():
-    """In at least one of ejection fraction, radius, wall and reach of the RV, it lies outside of every seen group."""
+    """In at least one of LV ejection fraction, radius, wall and volume of the RV, it lies outside of every seen group."""
     for patient in HEARTS:
         heart = draw_heart(0, patient, FAMILIES[UNSEEN])
-        values = (heart.ejection_fraction, heart.radius, heart.wall, heart.rv_reach)
-        for group, ranges in FAMILIES[SEEN].groups.items():
+        values = (heart.ejection_fraction, heart.radius, heart.wall, heart.rv.volume / heart.volume)
+        for group, seen in FAMILIES[SEEN].groups.items():
+            ranges = (seen.lv_fraction, seen.radius, seen.wall, seen.rv_volume)
             inside = [low <= value <= high for value, (low, high) in zip(values, ranges, strict=True)]
             assert not all(inside), f"{heart.group} {values} could be {group}"
 

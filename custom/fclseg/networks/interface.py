@@ -14,7 +14,8 @@ class EncoderInterface(Protocol):
     """A module that turns images [B, 1, H, W] into feature maps, one per level, from fine to coarse.
 
     Map number i has ``channels[i]`` channels and 1 / 2^i of the image's height and width, because the decoder doubles
-    the size at each level. An encoder for patches of p x p pixels has 1 / p of that. The mean of the last map is the feature vector that pre-training compares.
+    the size at each level. An encoder for patches of p x p pixels has 1 / p of that. The mean of the
+    last map is the feature vector that pre-training compares.
     """
 
     channels: tuple[int, ...]

@@ -3,8 +3,8 @@
 Its layers are exactly those behind the paper's byte counts: two conv3x3-BatchNorm-LeakyReLU per level and max pooling
 between levels (``paper``: 48-96-192-384).
 
-With ``patch`` = p, the first level works on p x p pixels at once: they become p² input channels, and the decoder predicts
-the classes of all of them. The network then sees and outlines fine pixels at the cost of coarse ones.
+With ``patch`` = p, the first level works on p x p pixels at once: they become p² input channels, and the decoder
+predicts the classes of all of them. The network then sees and outlines fine pixels at the cost of coarse ones.
 """
 
 from collections.abc import Sequence

@@ -3,77 +3,45 @@
 Tissues are painted over each other with soft edges, which imitate the partial volume effect of real pixels.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 import numpy as np
-from scipy.ndimage import gaussian_filter
 
-from fclseg.phantom.heart import Beat, Heart, half_ellipse
+from fclseg.phantom.heart import Beat, Heart
+from fclseg.phantom.plane import Plane, paint
+from fclseg.phantom.vessels import Vessel, draw_vessels
+
+RV_WALL = 3.5
+"""Largest thickness (mm) of the free wall of the RV."""
+
+RIM = (0.8, 4.5)
+"""How much wider (mm) the dark ring of the LV looks than the wall that experts outline, where it does not touch the RV:
+pericardium and the dark line between muscle and fat."""
+
+LAYER = (0.0, 1.8)
+"""Thickness (mm) of the layer of trabeculae that looks like wall and that experts count as cavity."""
 
 SMOOTH_CAVITY = 15
 """Cavities with a smaller radius (mm) have proportionally smaller trabeculae."""
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """Signal of each tissue in a balanced steady-state sequence, relative to full scale."""
+def thorax(rng: np.random.Generator, plane: Plane, heart: Heart, pulse: Beat) -> np.ndarray:
+    """Everything except the heart [T, Z, X, Y]: skin, fat, muscle and ribs around lung, abdomen and pericardial fat.
 
-    blood: float
-    myocardium: float
-    fat: float
-    muscle: float
-    liver: float
-    lung: float
-
-
-@dataclass(frozen=True)
-class Plane:
-    """Positions of the pixels (mm, [X, Y]) and of the slices (mm above the apex, [Z]), and the signal there."""
-
-    x: np.ndarray
-    y: np.ndarray
-    heights: np.ndarray
-    pixel: float
-    tissue: Contrast
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return len(self.heights), *np.broadcast_shapes(self.x.shape, self.y.shape)
-
-    def ellipse(self, centre: Iterable, half: Iterable, turn: float = 0.0) -> np.ndarray:
-        """Approximate signed distance to an ellipse whose centre and half axes may differ by slice."""
-        cos, sin, cx, cy, a, b = (np.asarray(n, np.float32) for n in (np.cos(turn), np.sin(turn), *centre, *half))
-        dx, dy = self.x - cx, self.y - cy
-        return (np.hypot((dx * cos + dy * sin) / a, (dy * cos - dx * sin) / b) - 1) * np.sqrt(a * b)
-
-    def texture(self, rng: np.random.Generator, sigma: float) -> np.ndarray:
-        """Noise [Z, X, Y] of unit standard deviation, smoothed over ``sigma`` pixels in all directions."""
-        noise = rng.standard_normal(self.shape, dtype=np.float32)
-        across = sigma * self.pixel / abs(self.heights[0] - self.heights[1])
-        noise = gaussian_filter(noise, sigma=(max(across, 0.5), sigma, sigma), mode="wrap")
-        return noise / noise.std()
-
-
-def paint(canvas: np.ndarray, distance: np.ndarray, value: np.ndarray | float, edge: np.ndarray | float) -> None:
-    """Blend ``value`` into the canvas where the signed distance is negative."""
-    coverage = np.clip(0.5 - distance / edge, 0, 1)
-    canvas += coverage * (value - canvas)
-
-
-def thorax(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.ndarray:
-    """Everything except the heart [Z, X, Y]: skin, fat, muscle and ribs around lung, abdomen and pericardial fat."""
+    The chest wall is nearest on the side of the RV and never cuts the heart.
+    """
     tissue = plane.tissue
     fine, coarse, slow = (plane.texture(rng, sigma) for sigma in (1.2, 5, 14))
     canvas = np.full(plane.shape, 0.01, dtype=np.float32)
-    away, side = rng.uniform(10, 50), rng.uniform(-np.pi, np.pi)
+    outside_heart = np.minimum(pulse.wall[0], pulse.rv[0]).min(axis=0)
+    away, side = rng.uniform(15, 85), heart.rv_angle + np.pi + rng.uniform(-1.4, 1.4)
     cx, cy = away * np.cos(side), away * np.sin(side)
-    half, turn = rng.uniform(90, 140, 2), rng.uniform(-0.5, 0.5)
+    half, turn = rng.uniform(95, 165, 2), rng.uniform(-0.5, 0.5)
     around = np.arctan2(plane.y - cy, plane.x - cx)
-    body = plane.ellipse((cx, cy), half, turn) + 2.5 * slow
-    fat = rng.uniform(6, 20) * (1 + rng.uniform(0, 0.6) * np.cos(around - rng.uniform(-np.pi, np.pi)))
-    chest = body + fat
-    inside = chest + rng.uniform(5, 11) + 0.8 * coarse
+    muscle_wall, gap = rng.uniform(5, 11), rng.uniform(3, 12)
+    fat = rng.uniform(5, 25) * (1 + rng.uniform(0, 0.6) * np.cos(around - rng.uniform(-np.pi, np.pi)))
+    inside = plane.ellipse((cx, cy), half, turn) + fat + muscle_wall
+    inside = np.minimum(inside, outside_heart - gap) + 0.8 * coarse
+    chest = inside - muscle_wall
+    body = chest - fat + 2.5 * slow
     paint(canvas, body, tissue.fat * (1 + 0.05 * fine + 0.08 * slow), 2)
     paint(canvas, chest + coarse, tissue.muscle * (1 + 0.15 * fine), 2)
     ribs = np.cos(around * rng.integers(12, 20) + rng.uniform(0, 6))
@@ -82,8 +50,7 @@ def thorax(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.ndarray:
     paint(canvas, inside, tissue.lung * (1 + 0.3 * coarse) + vessels, 2)
     _clutter(rng, canvas, plane, inside, fine)
     _abdomen(rng, canvas, plane, heart, inside, fine, coarse)
-    _pericardium(rng, canvas, plane, heart, coarse)
-    return canvas
+    return _pericardium(rng, canvas, plane, pulse, coarse, fine)
 
 
 def _clutter(rng, canvas, plane: Plane, inside, fine) -> None:
@@ -116,54 +83,94 @@ def _abdomen(rng, canvas, plane: Plane, heart: Heart, inside, fine, coarse) -> N
     paint(canvas, aorta, tissue.blood * rng.uniform(0.7, 1.05), 2)
 
 
-def _pericardium(rng, canvas, plane: Plane, heart: Heart, coarse) -> None:
-    """Patchy fat around both ventricles, most of it on the side of the RV."""
-    size = (0.3 + 0.7 * half_ellipse(plane.heights, -2 * heart.wall, heart.length))[:, None, None]
-    radius, shift = (heart.radius + heart.wall) * size, 0.45 * heart.rv_reach * size
-    x, y = heart.centres(plane.heights).T[:, :, None, None]
-    centre = (x + shift * np.cos(heart.rv_angle), y + shift * np.sin(heart.rv_angle))
-    sac = plane.ellipse(centre, (radius + shift + rng.uniform(-1, 4), radius + rng.uniform(-1, 4)), heart.rv_angle)
-    share = 1 / (1 + np.exp(-4 * (coarse + rng.uniform(-1.2, 0.3))))
+def _pericardium(rng, canvas, plane: Plane, pulse: Beat, coarse, fine) -> np.ndarray:
+    """Patchy fat around both ventricles [T, Z, X, Y], most of it on the side of the RV, inside a thin dark line.
+
+    It follows the heart only in part: what the ventricles give up in systole is filled by fat and by the atria.
+    """
+    beside = np.minimum(pulse.wall, pulse.rv - RV_WALL)
+    follows = np.float32(rng.uniform(0, 1))
+    heart = np.minimum(follows * beside + (1 - follows) * beside[:1], beside)
+    near_rv = 1 / (1 + np.exp(np.clip((pulse.rv[:1] - pulse.wall[:1]) / 12, -20, 20)))
+    thickness = rng.uniform(0, 3) + rng.uniform(0, 9) * near_rv * np.clip(0.6 + 0.6 * coarse, 0, 2)
+    share = 1 / (1 + np.exp(-4 * (coarse + rng.uniform(-1.2, 0.8))))
     dark = rng.uniform(0.4, 1.0) * plane.tissue.muscle
-    paint(canvas, sac + 1.5 * coarse, dark + (plane.tissue.fat - dark) * share, 3)
+    sac = heart - thickness
+    canvas = np.repeat(canvas[None], len(pulse.wall), axis=0)
+    paint(canvas, sac - rng.uniform(0, 2), dark, 2)
+    paint(canvas, sac, dark + (plane.tissue.fat * (1 + 0.06 * fine) - dark) * share, 3)
+    return canvas
 
 
-def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, heart: Heart, pulse: Beat) -> None:
-    """The ventricles over the thorax, in place on [T, Z, X, Y].
+def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, heart: Heart, pulse: Beat) -> np.ndarray:
+    """The heart over the thorax, in place on [T, Z, X, Y]; returns where the blood above the valves is.
 
-    Blood is not uniform: trabeculae roughen its border and flow varies its signal. Above its valves, a ventricle is
-    replaced by atrium and great vessels, which look similar and are not labelled.
+    A slice is as thick as its distance to the next one, or thinner. Where it contains a valve it shows both the
+    ventricle and what lies above it.
     """
     fine, coarse = (plane.texture(rng, sigma) for sigma in (1.1, 4))
-    tissue, edge = plane.tissue, np.hypot(plane.pixel, pulse.edge)
+    tissue = plane.tissue
     muscle = tissue.myocardium * (1 + 0.12 * fine + 0.12 * coarse)
-    blood = tissue.blood * (1 + 0.06 * fine + rng.uniform(0.05, 0.25) * coarse)
-    rough = rng.uniform(1.0, 3.5) * np.clip(fine, 0, 2.5)
-    pool = blood * rng.uniform(0.8, 1.05) * (1 - rng.uniform(0, 0.2) * np.clip(fine, 0, 2.5))
-    outflow = _great_vessels(rng, plane, heart)
-    right, atrial_wall = np.where(pulse.has_rv, pulse.rv, outflow), rng.uniform(1, 3)
-    paint(canvas, right - np.where(pulse.has_rv, rng.uniform(1.5, 3.5), atrial_wall), muscle, edge)
-    paint(canvas, right + np.where(pulse.has_rv, rough, 0), pool, edge)
-    thickness = np.where(pulse.has_lv, 0, np.maximum(pulse.cavity - pulse.wall - atrial_wall, 0))
-    paint(canvas, pulse.wall + thickness, muscle, edge)
+    blood = tissue.blood * (1 + 0.06 * fine + rng.uniform(0.02, 0.2) * coarse)
+    blood = blood * _flow(rng, plane, heart, coarse)
+    thick = rng.uniform(0.5, 1.0) * abs(plane.heights[0] - plane.heights[1]) if len(plane.heights) > 1 else 1.0
+    right, left = draw_vessels(rng, plane, heart)
+    lv, rv = (np.clip(below / thick + 0.5, 0, 1) for below in (pulse.below_mitral, pulse.below_tricuspid))
+    _paint_rv(rng, canvas, _with_vessels(canvas, right, plane, muscle, blood), plane, pulse, muscle, blood, fine, rv)
+    _paint_lv(rng, canvas, _with_vessels(canvas, left, plane, muscle, blood), plane, pulse, muscle, blood, fine, lv)
+    beside = (pulse.wall > 0) | (lv < 0.5)
+    return (_blood(left) & (lv < 0.5)) | (_blood(right) & (rv < 0.5) & beside)
+
+
+def _with_vessels(canvas, vessels: list[Vessel], plane: Plane, muscle, blood) -> np.ndarray:
+    painted = canvas.copy()
+    for distance, wall in vessels:
+        paint(painted, distance - wall, muscle, plane.pixel)
+        paint(painted, distance, blood, plane.pixel)
+    return painted
+
+
+def _blood(vessels: list[Vessel]) -> np.ndarray:
+    return np.minimum.reduce([distance for distance, _ in vessels]) < 0
+
+
+def _paint_rv(rng, canvas, above, plane: Plane, pulse: Beat, muscle, blood, fine, share) -> None:
+    """The RV with its thin free wall and trabeculae; ``share`` [T, Z, 1, 1] of it lies below the valve."""
+    edge = np.hypot(plane.pixel, pulse.edge)
+    rough = rng.uniform(0.5, 3.5) * np.clip(fine, 0, 2.5)
+    pool = blood * rng.uniform(0.8, 1.1) * (1 - rng.uniform(0, 0.15) * np.clip(fine, 0, 2.5))
+    below = canvas.copy()
+    paint(below, pulse.rv - rng.uniform(1.0, RV_WALL), muscle, edge)
+    paint(below, pulse.rv + rough + rng.uniform(*LAYER), pool, edge)
+    _blend(canvas, below, above, share)
+
+
+def _paint_lv(rng, canvas, above, plane: Plane, pulse: Beat, muscle, blood, fine, share) -> None:
+    """The LV with trabeculae and papillary muscles; ``share`` as for the RV."""
+    edge = np.hypot(plane.pixel, pulse.edge)
+    rough = rng.uniform(0.5, 4.0) * np.clip(fine, 0, 2.5)
+    below = canvas.copy()
+    rim = rng.uniform(*RIM) * np.clip(pulse.rv / RV_WALL, 0, 1)
+    paint(below, pulse.wall - rim, muscle * rng.uniform(0.6, 1.0), edge)
+    paint(below, pulse.wall, muscle, edge)
     depth = -pulse.cavity.min(axis=(2, 3), keepdims=True)  # trabeculae never hide all the blood of a small cavity
-    paint(canvas, pulse.cavity + rough * np.clip(depth / SMOOTH_CAVITY, 0, 1), blood, edge)
-    paint(canvas, np.where(pulse.has_lv, pulse.papillary + fine, 9), muscle, edge)
+    rough = rough + rng.uniform(*LAYER)
+    paint(below, pulse.cavity + rough * np.clip(depth / SMOOTH_CAVITY, 0, 1), blood, edge)
+    paint(below, pulse.papillary + fine, muscle, edge)
+    _blend(canvas, below, above, share)
 
 
-def _great_vessels(rng, plane: Plane, heart: Heart) -> np.ndarray:
-    """Signed distance [Z, X, Y] to aorta, pulmonary trunk and right atrium, next to the LV on the side of the RV."""
-    nearest = np.full(plane.shape, 1e3, dtype=np.float32)
+def _blend(canvas, below, above, share) -> None:
+    canvas[...] = np.where(share == 1, below, share * below + (1 - share) * above)
+
+
+def _flow(rng, plane: Plane, heart: Heart, coarse) -> np.ndarray:
+    """Jets and slow flow: a factor [Z, X, Y] that darkens some of the blood, mostly near the valves."""
+    level = (plane.heights / heart.length)[:, None, None]
+    strength = rng.uniform(0, 0.6) * (rng.uniform() < 0.5)
     x, y = heart.centres(plane.heights).T[:, :, None, None]
-    outer = heart.radius + heart.wall
-    for turn, size in (
-        (rng.uniform(-0.5, 0.5), (9, 16)),
-        (rng.uniform(0.5, 1.4), (9, 17)),
-        (-rng.uniform(0.5, 1.4), (12, 26)),
-    ):
-        half = rng.uniform(*size, 2)
-        away, angle = outer + half.mean() + rng.uniform(-4, 6), heart.rv_angle + turn
-        vessel = plane.ellipse((x + away * np.cos(angle), y + away * np.sin(angle)), half, rng.uniform(0, np.pi))
-        if rng.uniform() < 0.85:
-            np.minimum(nearest, vessel, out=nearest)
-    return nearest
+    place = plane.ellipse(
+        (x + rng.uniform(-15, 15), y + rng.uniform(-15, 15)), rng.uniform(4, 14, 2), rng.uniform(0, 3)
+    )
+    near = np.clip(1 - (place + 3 * coarse) / 6, 0, 1) * np.clip(1 - np.abs(level - rng.uniform(0.6, 1.1)) / 0.4, 0, 1)
+    return 1 - strength * near

@@ -14,9 +14,10 @@ import nibabel as nib
 import numpy as np
 
 from fclseg.errors import DataError
-from fclseg.phantom.body import Contrast, Plane, paint_heart, thorax
+from fclseg.phantom.body import paint_heart, thorax
 from fclseg.phantom.family import FAMILIES, SEEN, Family, get_family
 from fclseg.phantom.heart import LV, MYO, RV, Heart, beat, contraction
+from fclseg.phantom.plane import Contrast, Plane
 from fclseg.phantom.scanner import Scanner, acquire
 from fclseg.randomness import derive_seed
 
@@ -27,13 +28,17 @@ BREATH_HOLD = 0.8
 """Standard deviation (mm) of the slice misalignment, because each slice is acquired in its own breath-hold."""
 
 
+ABOVE_BASE = ((-1.0, 0.6), (0.0, 2.6), (0.5, 4.0))
+"""How many slices a stack begins above the mitral valve: operators plan it tightly or with a margin."""
+
+
 @dataclass(frozen=True)
 class Acquisition:
     """One patient on one scanner: images and labels [X, Y, Z, T]."""
 
     images: np.ndarray  # int16
     labels: np.ndarray  # uint8, values of ACDC
-    atrium: np.ndarray  # bool: blood above the mitral valve, which ACDC leaves unlabelled
+    atrium: np.ndarray  # bool: blood above the valves, which ACDC leaves unlabelled
     end_systole: int
 
 
@@ -96,9 +101,8 @@ def scan(
     tissue = Contrast(*(signal * rng.uniform(0.75, 1.25) for signal in astuple(scanner.contrast)))
     plane = Plane(x, y, heights.astype(np.float32), scanner.pixel, tissue)
     pulse = beat(heart, x, y, heights, breath * rng.standard_normal((len(heights), 2)), frames)
-    scene = np.repeat(thorax(rng, plane, heart)[None], frames, axis=0)
-    paint_heart(rng, scene, plane, heart, pulse)
-    atrium = (pulse.cavity < 0) & ~pulse.has_lv
+    scene = thorax(rng, plane, heart, pulse)
+    atrium = paint_heart(rng, scene, plane, heart, pulse)
     arrays = (acquire(rng, scene, scanner), pulse.labels(), atrium)
     images, labels, above = (np.ascontiguousarray(array.transpose(2, 3, 1, 0)) for array in arrays)
     return Acquisition(images, labels, above, contraction(frames)[1])
@@ -139,7 +143,7 @@ def _write_acdc(
     root: Path, patient: int, heart: Heart, scanner: Scanner, rng: np.random.Generator, frames: int
 ) -> Path:
     # The stack starts near the mitral valve and ends near the apex, as an operator would place it.
-    first = heart.length + rng.uniform(-1.8, 0.5) * scanner.slice_spacing
+    first = heart.length + rng.uniform(*rng.choice(ABOVE_BASE)) * scanner.slice_spacing
     last = rng.uniform(-1.6, 1.5) * heart.wall
     heights = np.arange(first, last, -scanner.slice_spacing)
     acquired = scan(heart, scanner, rng, frames, heights, BREATH_HOLD)

@@ -7,20 +7,22 @@ good result on a phantom is not just a network that recognises its own training 
 from dataclasses import dataclass
 
 from fclseg.errors import DataError
-from fclseg.phantom.heart import GROUPS, GroupRanges
+from fclseg.phantom.heart import GROUPS, Group
 from fclseg.phantom.scanner import Protocol
 
 
 @dataclass(frozen=True)
 class Family:
-    groups: dict[str, GroupRanges]
+    groups: dict[str, Group]
     protocol: Protocol
 
 
-UNSEEN_GROUPS: dict[str, GroupRanges] = {
-    "ATHLETE": ((0.52, 0.66), (32, 36), (12, 15), (48, 58)),  # large and thick; all seen hearts are one or the other
-    "AMYLOID": ((0.30, 0.50), (20, 26), (12, 17), (30, 42)),  # thick walls that contract weakly
-    "BIV": ((0.12, 0.35), (33, 39), (6, 9), (52, 64)),  # both ventricles dilated
+UNSEEN_GROUPS: dict[str, Group] = {
+    "ATHLETE": Group(
+        (0.52, 0.66), (32, 36), (12, 15), (0.9, 1.2), (0.5, 0.65)
+    ),  # large and thick; all seen hearts are one or the other
+    "AMYLOID": Group((0.30, 0.50), (20, 26), (12, 17), (0.8, 1.2), (0.25, 0.45)),  # thick walls that contract weakly
+    "BIV": Group((0.12, 0.35), (33, 39), (6, 9), (1.25, 1.8), (0.1, 0.35)),  # both ventricles dilated
 }
 
 UNSEEN_PROTOCOL = Protocol(

@@ -1,8 +1,11 @@
 """The beating heart of the phantom: one patient's two ventricles as signed distances and labels.
 
-Lengths are in millimetres. Heights are measured along the long axis from the endocardial apex to the base. The cavity
-is a half ellipsoid that shortens and narrows in systole. The wall keeps its volume and therefore thickens; its labels
-gain some volume on top, as those of patients do, because trabeculae between which no blood is left count as wall.
+Lengths are in millimetres. Heights are measured along the long axis from the endocardial apex to the base. The LV
+cavity is a half ellipsoid that shortens and narrows in systole. The wall keeps its volume and therefore thickens; its
+labels gain some volume on top, as those of patients do, because trabeculae between which no blood is left count as
+wall. The RV is a crescent around the septum whose area in each slice follows from its volume
+(``right_ventricle.py``). The planes of both valves move towards the apex in systole, so that experts label fewer slices
+then.
 """
 
 from collections.abc import Mapping
@@ -10,20 +13,40 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fclseg.phantom.right_ventricle import Crescent, crescent_distance
+
 RV, MYO, LV = 1, 2, 3
 """Label values of the ACDC challenge."""
 
-GroupRanges = tuple[tuple[float, float], tuple[float, float], tuple[float, float], tuple[float, float]]
+Range = tuple[float, float]
 
-GROUPS: dict[str, GroupRanges] = {
-    # group: (ejection fraction, LV cavity radius, LV wall, reach of the RV beyond the septum)
-    "NOR": ((0.50, 0.70), (24, 31), (7, 11.5), (32, 46)),
-    "DCM": ((0.12, 0.40), (31, 41), (7, 11), (30, 50)),
-    "HCM": ((0.60, 0.78), (21, 30), (9, 18), (30, 44)),
-    "MINF": ((0.20, 0.48), (26, 36), (7, 12), (30, 46)),
-    "RV": ((0.40, 0.65), (22, 30), (7, 10.5), (42, 62)),
+
+@dataclass(frozen=True)
+class Group:
+    """Ranges of one group of patients at end-diastole."""
+
+    lv_fraction: Range  # ejection fraction of the LV
+    radius: Range  # of the LV cavity at the base, mm
+    wall: Range  # thickness of the LV wall, mm
+    rv_volume: Range  # of the RV, relative to the LV's
+    rv_fraction: Range  # ejection fraction of the RV
+    flattening: Range = (0.0, 0.06)  # of the septum, relative to the radius
+
+
+GROUPS: dict[str, Group] = {
+    "NOR": Group((0.50, 0.72), (22, 30), (5, 9.5), (0.8, 1.4), (0.45, 0.70)),
+    "DCM": Group((0.10, 0.45), (29, 41), (4.5, 9.5), (0.35, 1.2), (0.15, 0.65)),
+    "HCM": Group((0.55, 0.80), (20, 29), (9, 20), (0.6, 1.3), (0.45, 0.72)),
+    "MINF": Group((0.18, 0.50), (24, 36), (4.5, 10), (0.4, 1.1), (0.35, 0.70)),
+    "RV": Group((0.35, 0.68), (18, 29), (4.5, 9.5), (1.2, 3.0), (0.08, 0.50), (0.0, 0.22)),
 }
-"""The five patient groups of ACDC; together they span ejection fractions from 12 to 78 %."""
+"""The five patient groups of ACDC. Volumes, walls and ejection fractions cover the cohorts of Petersen et al. (J
+Cardiovasc Magn Reson 2017, healthy), Kawel-Boehm et al. (ibid. 2020, healthy and the limits of disease) and Bernard et
+al. (IEEE TMI 2018, ACDC's definitions of its groups)."""
+
+VALVE_MOTION: Range = (2.0, 17.0)
+"""How far the mitral plane moves towards the apex, mm, in a heart with an ejection fraction of 60 %. Measured
+excursions are 8 to 15 mm; the lower end stands for experts who label the same slices in both phases."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +62,11 @@ class Heart:
     centre: tuple[float, float]  # of the LV in the image plane
     tilt: tuple[float, float]  # drift of the centre per mm along the long axis
     rv_angle: float  # direction from the LV to the RV, radians
-    rv_reach: float
-    rv_extent: float  # half length of the RV along the septum, relative to the LV's outer radius
-    rv_base: float  # height of the RV's valves relative to the mitral valve
+    rv: Crescent
     bullet: float  # 2 is an ellipsoid; more is fuller towards the apex
     shape: tuple[tuple[float, float], ...]  # amplitude and phase of the 2nd, 3rd and 4th harmonic of the LV outline
+    flattening: float  # of the septum, relative to the radius
     twist: float  # rotation of that outline from apex to base, in radians
-    rv_shape: tuple[tuple[float, float], ...]
     apex_wall: float  # fraction of its thickness that the wall keeps at the apex
     unevenness: tuple[float, float]  # amplitude and direction: where the LV wall is thickest
     papillary: tuple[tuple[float, float, float], ...]  # angle, radius relative to the cavity's, size
@@ -53,27 +74,29 @@ class Heart:
     inward: float  # distance that the whole endocardium moves, relative to the mean one at the base; closes the apex
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, groups: Mapping[str, GroupRanges]) -> "Heart":
-        group = str(rng.choice(list(groups)))
-        fraction, radius, wall, reach = (rng.uniform(*limits) for limits in groups[group])
+    def draw(cls, rng: np.random.Generator, groups: Mapping[str, Group]) -> "Heart":
+        name = str(rng.choice(list(groups)))
+        group = groups[name]
+        fraction, radius, wall = (rng.uniform(*limits) for limits in (group.lv_fraction, group.radius, group.wall))
+        length = rng.uniform(64, 84) + 0.6 * (radius - 24)
+        bullet = rng.uniform(2.2, 3.6)
         rv_angle = np.pi + rng.uniform(-0.8, 0.9)
+        cavity = _volume(radius, length, bullet)
         return cls(
-            group=group,
+            group=name,
             ejection_fraction=fraction,
             radius=radius,
             wall=wall,
-            length=rng.uniform(68, 84) + 0.6 * (radius - 24),
-            shortening=rng.uniform(0.05, 0.28) * fraction**2,
-            centre=(rng.uniform(-22, 10), rng.uniform(-18, 20)),
+            length=length,
+            shortening=rng.uniform(*VALVE_MOTION) * fraction / 0.6 / length,
+            centre=(rng.uniform(-14, 14), rng.uniform(-16, 16)),
             tilt=(rng.uniform(-0.15, 0.15), rng.uniform(-0.15, 0.15)),
             rv_angle=rv_angle,
-            rv_reach=reach,
-            rv_extent=rng.uniform(0.9, 1.3),
-            rv_base=rng.uniform(0.8, 1.06),
-            bullet=rng.uniform(2.2, 3.6),
+            rv=Crescent.draw(rng, cavity * rng.uniform(*group.rv_volume), rng.uniform(*group.rv_fraction), length),
+            bullet=bullet,
             shape=_harmonics(rng, (0.07, 0.04, 0.02)),
+            flattening=rng.uniform(*group.flattening),
             twist=rng.uniform(-0.6, 0.6),
-            rv_shape=((rng.uniform(0, 0.08), rng.uniform(-1, 1)), (rng.uniform(0.04, 0.14), rng.uniform(-0.5, 0.5))),
             apex_wall=rng.uniform(0.5, 0.95),
             unevenness=(rng.uniform(0, 0.45), rv_angle + rng.uniform(-1, 1)),
             papillary=tuple(
@@ -82,6 +105,11 @@ class Heart:
             wall_gain=rng.uniform(0, 0.24),
             inward=rng.uniform(1.3, 1.9) * fraction,
         )
+
+    @property
+    def volume(self) -> float:
+        """Of the LV cavity at end-diastole, mm³."""
+        return _volume(self.radius, self.length, self.bullet)
 
     def centres(self, heights: np.ndarray) -> np.ndarray:
         """Centre of the LV [Z, 2] in slices at ``heights`` [Z]."""
@@ -96,16 +124,17 @@ class Beat:
     wall: np.ndarray  # inside the epicardium
     rv: np.ndarray  # inside the RV's endocardium and outside the LV
     papillary: np.ndarray
-    has_lv: np.ndarray  # [T, Z, 1, 1]: the slice is below the mitral valve
-    has_rv: np.ndarray  # [T, Z, 1, 1]: the slice is below the valves of the RV
+    below_mitral: np.ndarray  # [T, Z, 1, 1]: mm from the slice up to the mitral valve, negative above it
+    below_tricuspid: np.ndarray  # [T, Z, 1, 1]: the same for the valve of the RV
     edge: np.ndarray  # [T, Z, 1, 1]: blur of the outlines by a thick slice through a slanted wall
 
     def labels(self) -> np.ndarray:
         """Papillary muscles count as cavity, as in ACDC. Above its valves, no part of a ventricle is labelled."""
-        labels = np.where((self.rv < 0) & self.has_rv, RV, 0).astype(np.uint8)
-        labels[(self.wall < 0) & self.has_lv] = MYO
-        labels[(self.cavity < 0) & self.has_lv] = LV
-        labels[(self.wall < 0) & ~self.has_lv] = 0
+        has_lv, has_rv = self.below_mitral >= 0, self.below_tricuspid >= 0
+        labels = np.where((self.rv < 0) & has_rv, RV, 0).astype(np.uint8)
+        labels[(self.wall < 0) & has_lv] = MYO
+        labels[(self.cavity < 0) & has_lv] = LV
+        labels[(self.wall < 0) & ~has_lv] = 0
         return labels
 
 
@@ -126,19 +155,27 @@ def beat(heart: Heart, x: np.ndarray, y: np.ndarray, heights: np.ndarray, jitter
     """The heart on the points (x [X, 1], y [1, Y]) of slices at ``heights`` [Z], shifted by ``jitter`` [Z, 2]."""
     curve, _ = contraction(frames)
     heights = heights.astype(np.float32)
-    inner, outer, ratio, edge = _radii(heart, heights, curve)
+    inner, outer, tissue, edge = _radii(heart, heights, curve)
     centre = (heart.centres(heights) + jitter).astype(np.float32)
     dx, dy = x - centre[:, 0, None, None], y - centre[:, 1, None, None]
     distance, angle = np.hypot(dx, dy), np.arctan2(dy, dx)
+    septal = np.angle(np.exp(1j * (angle - heart.rv_angle))).astype(np.float32)  # 0 in the middle of the septum
     outline = _outline(angle + heart.twist * (heights / heart.length)[:, None, None], heart.shape)
+    outline = outline * (1 - np.float32(heart.flattening) * np.exp(-((septal / 0.6) ** 2)))
     cavity = distance - inner * outline
     uneven = 1 + heart.unevenness[0] * np.cos(angle - heart.unevenness[1])
-    wall = distance - np.sqrt(inner**2 + (outer**2 - inner**2) * uneven) * outline
-    rv = np.maximum(_rv_distance(heart, dx, dy, outer, ratio, curve), -wall)
-    has_lv, has_rv = ((ratio <= valve)[:, :, None, None] for valve in (1, heart.rv_base))
-    papillary = _papillary_distance(heart, dx, dy, inner, ratio)
-    cavity, wall, rv = (array.astype(np.float32) for array in (cavity, wall, rv))
-    return Beat(cavity, wall, rv, papillary, has_lv, has_rv, edge)
+    epicardium = np.sqrt(inner**2 + (outer**2 - inner**2) * uneven) * outline
+    wall = distance - epicardium
+    rv, below_tricuspid = crescent_distance(heart.rv, distance, septal, epicardium, outer, heights, curve)
+    below_mitral = (heart.length * (1 - heart.shortening * curve[:, None]) - heights)[:, :, None, None]
+    papillary = _papillary_distance(heart, dx, dy, inner, tissue / heart.length)
+    cavity, wall, rv = (array.astype(np.float32) for array in (cavity, wall, np.maximum(rv, -wall)))
+    return Beat(cavity, wall, rv, papillary, below_mitral, below_tricuspid, edge)
+
+
+def _volume(radius: float, length: float, bullet: float) -> float:
+    heights = np.arange(0.5, length)
+    return float(np.pi * radius**2 * (half_ellipse(heights, 0, length, bullet) ** 2).sum())
 
 
 def _harmonics(rng: np.random.Generator, amplitudes: tuple[float, ...]) -> tuple[tuple[float, float], ...]:
@@ -158,13 +195,13 @@ def half_ellipse(height: np.ndarray, apex: float, base: float, power: float = 2.
 
 
 def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Inner and outer LV radius [T, Z, 1, 1], relative height of the tissue seen [T, Z], edge width [T, Z, 1, 1].
+    """Inner and outer LV radius [T, Z, 1, 1], end-diastolic height of the tissue seen [T, Z], edge width [T, Z, 1, 1].
 
     The cavity is scaled so that the sum over the slices (as in voxel counting) follows the volume curve exactly. The
     ejection fraction of the labels is therefore the one that was drawn.
     """
     stretch = 1 / (1 - heart.shortening * curve[:, None])
-    tissue = heights[None] * stretch  # end-diastolic height of the tissue that is now in the slice
+    tissue = heights[None] * stretch
     inner = heart.radius * half_ellipse(tissue, 0, heart.length, heart.bullet)
     shape = half_ellipse(tissue, -heart.apex_wall * heart.wall, heart.length, heart.bullet)
     taper = heart.apex_wall + (1 - heart.apex_wall) * np.sqrt(np.clip(tissue / heart.length, 0, 1))
@@ -174,27 +211,12 @@ def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.nda
     now = np.maximum(inner - inwards, 0)
     area = np.where(tissue <= heart.length, now**2, 0).sum(axis=1, keepdims=True)
     volume = area[:1] * (1 - heart.ejection_fraction * curve[:, None])
-    now = now * np.sqrt(volume / area)
+    now = now * np.sqrt(volume / np.maximum(area, 1e-6))
     gain = 1 + heart.wall_gain * curve[:, None]
     outer_now = np.sqrt(now**2 + np.maximum(outer**2 - inner**2, 0) * stretch * gain)
     slope = np.abs(np.gradient(now, axis=1)) if len(heights) > 1 else np.zeros_like(now)
     now, outer_now, edge = (a.astype(np.float32)[:, :, None, None] for a in (now, outer_now, np.clip(slope, 0, 6)))
-    return now, outer_now, tissue / heart.length, edge
-
-
-def _rv_distance(heart: Heart, dx, dy, outer: np.ndarray, ratio: np.ndarray, curve: np.ndarray) -> np.ndarray:
-    """Distance to the ellipse that the LV cuts to a crescent. It contracts mostly towards the septum."""
-    size = np.clip((ratio - 0.05) / 0.95, 0, 1)[:, :, None, None].astype(np.float32) ** 0.55
-    squeeze = np.float32(1 - 0.55 * heart.ejection_fraction * curve[:, None, None, None])
-    reach = heart.rv_reach * size * squeeze
-    along, across = np.float32(np.cos(heart.rv_angle)), np.float32(np.sin(heart.rv_angle))
-    radial, tangential = dx * along + dy * across, dy * along - dx * across
-    half_radial = 0.5 * outer + reach / 2 + 1e-3
-    half_tangential = heart.rv_extent * outer * (0.35 + 0.65 * size) * (0.8 + 0.2 * squeeze) + 1e-3
-    u, v = (radial - (0.5 * outer + reach / 2)) / half_radial, tangential / half_tangential
-    bend = _outline(np.arctan2(tangential, radial - 0.5 * outer[:1]), heart.rv_shape)
-    distance = (np.hypot(u, v) - bend) * np.sqrt(half_radial * half_tangential)
-    return np.where(size > 0.2, distance, 1e3)
+    return now, outer_now, tissue, edge
 
 
 def _papillary_distance(heart: Heart, dx, dy, inner: np.ndarray, ratio: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
-from fclseg.phantom.body import Contrast
+from fclseg.phantom.plane import Contrast
 
 Range = tuple[float, float]
 

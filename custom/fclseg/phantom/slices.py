@@ -8,7 +8,7 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.data.slices import SliceStore, default_cache, open_store
 from fclseg.data.store_files import store_lock
 from fclseg.errors import DataError
-from fclseg.phantom import body, dataset, family, heart, scanner
+from fclseg.phantom import body, dataset, family, heart, plane, right_ventricle, scanner, vessels
 from fclseg.presets.settings import ImageSettings
 
 SEED = 5309
@@ -42,6 +42,6 @@ def phantom_slices(
 
 def _version() -> str:
     """A hash of the phantom's code, so that a cache never contains patients of an earlier phantom."""
-    modules = (dataset, body, family, heart, scanner)
+    modules = (dataset, body, family, heart, plane, right_ventricle, scanner, vessels)
     content = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
     return hashlib.sha256(content).hexdigest()[:12]

@@ -1,7 +1,8 @@
 """The sizes in which everything can run, as one table.
 
 ``standard`` is what hospitals use, ``small`` is for research in minutes on two CPU cores, ``paper`` follows the paper's
-settings, and ``demo`` is for a first look and for tests. Settings that a preset does not list have the paper's value (``settings.py``).
+settings, and ``demo`` is for a first look and for tests. Settings that a preset does not list have the paper's value
+(``settings.py``).
 """
 
 from fclseg.errors import FCLSegError
