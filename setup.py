@@ -14,7 +14,7 @@ SHIPPED = (
     "bundles/*/LICENSE",
     "bundles/*/configs/*",
     "bundles/*/docs/*",
-    "bundles/*/models/model.safetensors",
+    "bundles/*/models/*.safetensors",
     "jobs/**/*",
 )
 """The files of a bundle or a job. Of its models only the weights, not the other files of a training."""

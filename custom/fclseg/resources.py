@@ -24,9 +24,15 @@ def resource_names(kind: str) -> list[str]:
     return sorted(path.name for path in resource_folder(kind).iterdir() if path.is_dir())
 
 
-def shipped_model(bundle: str) -> Path:
-    """The weights that come with a bundle (``fclseg.finetune.weights``), if it has any."""
-    return bundle_folder(bundle) / "models" / "model.safetensors"
+SMALL_PRESETS = ("demo", "small")
+"""Presets whose network is smaller than that of the default weights."""
+
+
+def shipped_model(bundle: str, preset: str | None = None) -> Path:
+    """The weights that come with a bundle (``fclseg.finetune.weights``), if it has any; those of a preset's size."""
+    models = bundle_folder(bundle) / "models"
+    small = models / "model_small.safetensors"
+    return small if preset in SMALL_PRESETS and small.is_file() else models / "model.safetensors"
 
 
 def bundle_folder(name: str) -> Path:

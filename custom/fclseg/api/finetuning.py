@@ -56,8 +56,9 @@ def finetune(
     volumes = read_folder(data)
     # A plain folder without labels.json has the default labels, as in the bundle.
     anatomy = volumes[0].anatomy if volumes[0].anatomy.structures else ANATOMIES[DEFAULT]
-    start = shipped_model(anatomy.bundle) if network == SHIPPED else network
-    chosen = settings_for(get_preset(preset) if isinstance(preset, str) else preset, str(start) if start else None)
+    size = get_preset(preset) if isinstance(preset, str) else preset
+    start = shipped_model(anatomy.bundle, size.name) if network == SHIPPED else network
+    chosen = settings_for(size, str(start) if start else None)
     if not hold_out:
         train_patients = tuple(sorted({volume.patient for volume in volumes if volume.label is not None}))
         validation_patients = ()

@@ -158,7 +158,7 @@ class RunSettings(PrivacySettings):
     def network_file(self) -> Path | None:
         """The file of the network to start from, on this machine."""
         if self.network == SHIPPED:
-            return shipped_model(get_anatomy(self.anatomy).bundle)
+            return shipped_model(get_anatomy(self.anatomy).bundle, self.preset)
         return None if self.network is None else Path(self.network)
 
     @property

@@ -93,6 +93,17 @@ def draw_scanner(seed: int, site: int, family: Family = FAMILIES[SEEN]) -> Scann
     return Scanner.draw(_rng(seed, "scanner", site), family.protocol)
 
 
+def patient_rng(seed: int, patient: int) -> np.random.Generator:
+    """Decides everything about a patient's examination, apart from heart and scanner."""
+    return _rng(seed, "scan", patient)
+
+
+def stack(heart: Heart, scanner: Scanner, rng: np.random.Generator) -> np.ndarray:
+    """Heights of the slices: from near the mitral valve to near the apex, as an operator would place them."""
+    first = heart.length + rng.uniform(*rng.choice(ABOVE_BASE)) * scanner.slice_spacing
+    return np.arange(first, rng.uniform(-1.6, 1.5) * heart.wall, -scanner.slice_spacing)
+
+
 def scan(
     heart: Heart, scanner: Scanner, rng: np.random.Generator, frames: int, heights: np.ndarray, breath: float = 0.0
 ) -> Acquisition:
@@ -124,7 +135,7 @@ def _write_atomically(
                 i,
                 draw_heart(seed, i, family),
                 draw_scanner(seed, scanner_of(i, sites), family),
-                _rng(seed, "scan", i),
+                patient_rng(seed, i),
                 frames,
             )
             for i in range(1, patients + 1)
@@ -142,11 +153,7 @@ def _write_atomically(
 def _write_acdc(
     root: Path, patient: int, heart: Heart, scanner: Scanner, rng: np.random.Generator, frames: int
 ) -> Path:
-    # The stack starts near the mitral valve and ends near the apex, as an operator would place it.
-    first = heart.length + rng.uniform(*rng.choice(ABOVE_BASE)) * scanner.slice_spacing
-    last = rng.uniform(-1.6, 1.5) * heart.wall
-    heights = np.arange(first, last, -scanner.slice_spacing)
-    acquired = scan(heart, scanner, rng, frames, heights, BREATH_HOLD)
+    acquired = scan(heart, scanner, rng, frames, stack(heart, scanner, rng), BREATH_HOLD)
     name = f"patient{patient:03d}"
     folder = root / name
     folder.mkdir()

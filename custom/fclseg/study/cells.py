@@ -58,9 +58,9 @@ def content_key(identity: dict[str, Any]) -> str:
 
 
 @cache
-def shipped_fingerprint(bundle: str) -> str:
+def shipped_fingerprint(bundle: str, preset: str) -> str:
     """A fingerprint of the weights that come with a bundle: a run that starts from other weights is a different run."""
-    path = shipped_model(bundle)
+    path = shipped_model(bundle, preset)
     if not path.is_file():
         raise FCLSegError(f"the bundle {bundle} has no weights to start from: make them with `make weights`")
     return hashlib.sha256(path.read_bytes()).hexdigest()[:20]
@@ -102,7 +102,7 @@ class Pretraining:
             "unseen fold": self.fold,
         }
         if self.start:
-            identity["start"] = shipped_fingerprint(self.data.anatomy.bundle)
+            identity["start"] = shipped_fingerprint(self.data.anatomy.bundle, self.preset.name)
         return content_key({"kind": "pretraining"} | identity | self.options.identity())
 
     @property
@@ -178,7 +178,7 @@ class Finetuning:
             "pretraining": self.pretraining and self.pretraining.key,
         }
         if self.job == SHIPPED:
-            identity["start"] = shipped_fingerprint(self.data.anatomy.bundle)
+            identity["start"] = shipped_fingerprint(self.data.anatomy.bundle, self.preset.name)
         elif self.whole_network:
             identity["start"] = NETWORK
         return content_key({"kind": "finetuning"} | identity)

@@ -61,7 +61,7 @@ def starts_of(cell: Finetuning, cache: Cache) -> dict[str, Path]:
     """By site, the encoders or whole networks that a fine-tuning may start from: the one of all sites, or one for each
     site if each trained alone. Empty for random weights."""
     if cell.job == SHIPPED:
-        return {GLOBAL: shipped_model(cell.data.anatomy.bundle)}
+        return {GLOBAL: shipped_model(cell.data.anatomy.bundle, cell.preset.name)}
     if cell.pretraining is None:
         return {}
     trained: PretrainingResult | None = cache.get(cell.pretraining.key)

@@ -45,7 +45,7 @@ def complete(cell: Pretraining, trained: Path) -> Path:
     """A segmentation network from the one that a run started from and what the run trained: an encoder, or a network
     that predicts something else. The rest, such as the decoder or its last layer, is that of the start."""
     path = trained.with_name(COMPLETED)
-    start = load_model(shipped_model(cell.data.anatomy.bundle), cell.data.anatomy.name)
+    start = load_model(shipped_model(cell.data.anatomy.bundle, cell.preset.name), cell.data.anatomy.name)
     load = load_encoder if get_row(cell.job).hands_over == ENCODER else load_network
     report = load(start.network, trained)
     write_model(path, replace(start, about=f"{cell.job}, {cell.options}: {report}"))

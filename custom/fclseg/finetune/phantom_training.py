@@ -1,0 +1,105 @@
+"""Trains a segmentation network on an endless stream of phantoms; an interrupted training continues where it was.
+
+The learning rate is constant and falls to zero at the end. The loss is soft Dice with cross-entropy, and cross-entropy
+alone while the rate falls: soft Dice enlarges thin, uncertain structures (Bertels et al., MICCAI 2019). What is kept is
+a moving average of the weights.
+"""
+
+import copy
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from fclseg.data.augment import Ranges, augment_labelled
+from fclseg.finetune.phantom_stream import PhantomStream
+from fclseg.networks.freezable import FreezableUNet
+from fclseg.randomness import generator
+
+RANGES = Ranges(
+    area=(0.7, 1.25), aspect=1.2, rotation=40, flip=0, gamma=2.0, contrast=0.5, brightness=0.2, noise=0.05, blur=0.5
+)
+"""As in fine-tuning, and hearts may also look smaller than they are: many headers state nominal pixel sizes."""
+
+WARM_UP, SAVE_EVERY, GRADIENT_NORM, AVERAGE = 100, 250, 2.0, 0.998
+
+
+@dataclass(frozen=True)
+class Schedule:
+    steps: int
+    decay: int  # the last steps, in which the rate falls to zero
+    lr: float = 1.5e-3
+
+    def rate(self, step: int) -> float:
+        falling = min(1.0, (self.steps - step) / self.decay)
+        return self.lr * min(1.0, (step + 1) / WARM_UP) * falling
+
+    def settles(self, step: int) -> bool:
+        return self.steps - step < self.decay
+
+
+def train_on_phantoms(network: FreezableUNet, stream: PhantomStream, schedule: Schedule, state: Path) -> FreezableUNet:
+    """The averaged network. ``state`` is written every few minutes and removed at the end."""
+    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    average = copy.deepcopy(network)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=schedule.lr, weight_decay=1e-2, betas=(0.9, 0.99))
+    parts = {"network": network, "average": average, "optimizer": optimizer}
+    begin = _restore(parts, state)
+    for step in tqdm(range(begin, schedule.steps), "training", schedule.steps, initial=begin, disable=None):
+        for group in optimizer.param_groups:
+            group["lr"] = schedule.rate(step)
+        _step(network, optimizer, stream, step, schedule.settles(step))
+        _follow(average, network, min(AVERAGE, (step + 1) / (step + 10)))
+        if (step + 1) % SAVE_EVERY == 0:
+            _save(parts, step + 1, state)
+    state.unlink(missing_ok=True)
+    return average.eval()
+
+
+def _step(network: nn.Module, optimizer: torch.optim.Optimizer, stream: PhantomStream, step: int, settle: bool) -> None:
+    images, labels = augment_labelled(*stream.batch(step), generator(stream.seed, "phantom views", step), RANGES)
+    scores = network(images.contiguous(memory_format=torch.channels_last))
+    loss = F.cross_entropy(scores, labels[:, 0])
+    if not settle:
+        loss = loss + soft_dice(scores, labels[:, 0])
+    optimizer.zero_grad()
+    loss.backward()
+    nn.utils.clip_grad_norm_(network.parameters(), GRADIENT_NORM)
+    optimizer.step()
+
+
+def soft_dice(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """1 - soft Dice of each structure over the whole batch, averaged over the structures."""
+    shares = scores.softmax(dim=1)
+    truth = F.one_hot(labels, shares.shape[1]).movedim(-1, 1)
+    common, sizes = (part.sum(dim=(0, 2, 3)) for part in (shares * truth, shares + truth))
+    return (1 - (2 * common + 1) / (sizes + 1))[1:].mean()
+
+
+@torch.no_grad()
+def _follow(average: nn.Module, network: nn.Module, momentum: float) -> None:
+    for mean, new in zip(average.state_dict().values(), network.state_dict().values(), strict=True):
+        if mean.is_floating_point():
+            mean.lerp_(new, 1 - momentum)
+        else:
+            mean.copy_(new)
+
+
+def _save(parts: dict, step: int, state: Path) -> None:
+    state.parent.mkdir(parents=True, exist_ok=True)
+    draft = state.with_suffix(".draft")
+    torch.save({name: part.state_dict() for name, part in parts.items()} | {"step": step}, draft)
+    os.replace(draft, state)
+
+
+def _restore(parts: dict, state: Path) -> int:
+    if not state.is_file():
+        return 0
+    saved = torch.load(state, weights_only=True)
+    for name, part in parts.items():
+        part.load_state_dict(saved[name])
+    return saved["step"]
