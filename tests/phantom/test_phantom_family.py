@@ -15,7 +15,7 @@ HEARTS = range(1, 201)
 
 
 def test_no_unseen_heart_could_belong_to_a_seen_group():
-    """In at least one of LV ejection fraction, radius, wall and volume of the RV, it lies outside of every seen group."""
+    """In at least one of LV ejection fraction, radius, wall and RV volume, it lies outside of every seen group."""
     for patient in HEARTS:
         heart = draw_heart(0, patient, FAMILIES[UNSEEN])
         values = (heart.ejection_fraction, heart.radius, heart.wall, heart.rv.volume / heart.volume)

@@ -1,6 +1,6 @@
 """The hearts of the phantom have the sizes of people: statistics of its labels against published ranges.
 
-Adults in Kawel-Boehm et al., J Cardiovasc Magn Reson 2020 (means -+ 2 SD over both sexes), and the definitions of ACDC's
+Adults in Kawel-Boehm et al., J Cardiovasc Magn Reson 2020 (mean -+ 2 SD, both sexes), and the definitions of ACDC's
 groups in Bernard et al., IEEE TMI 2018. Cavity volumes in ml, wall in mm, ejection fractions as fractions.
 """
 

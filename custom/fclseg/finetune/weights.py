@@ -2,9 +2,9 @@
 
     python -m fclseg.finetune.weights acdc acdc_small hvsmr
 
-No patients are involved, so there is nothing to license or to leak, and a new user can segment without any training. An
-interrupted training of ``acdc`` continues where it was when the same command is given again. Hours on one core that does
-nothing else: acdc 2.5, acdc_small 0.6, hvsmr 0.1.
+No patients are involved, so there is nothing to license or to leak, and a new user can segment without any training.
+An interrupted training of ``acdc`` continues where it was when the same command is given again. Hours on one core that
+does nothing else: acdc 2.5, acdc_small 0.6, hvsmr 0.1.
 """
 
 import argparse
