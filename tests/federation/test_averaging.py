@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fclseg.errors import FCLSegError
-from fclseg.federation.averaging import BLOCK, WeightedMean, add_exactly
+from fclseg.federation.averaging import BLOCK, WeightedMean
 
 
 def mean_of(states, weights, order=None, **options):
@@ -31,6 +31,7 @@ def test_the_mean_by_hand():
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_the_mean_is_the_exact_one_rounded_and_any_order_gives_the_same_bits(data):
+    """The float64 sum adds at most 2^-50 of the largest term to the rounding to float32."""
     count = data.draw(st.integers(1, 6))
     values = st.floats(-1e3, 1e3, width=32).map(lambda x: x if abs(x) > 1e-6 else 0.0)
     stack = data.draw(arrays(np.float32, (count, 4), elements=values))
@@ -39,8 +40,9 @@ def test_the_mean_is_the_exact_one_rounded_and_any_order_gives_the_same_bits(dat
     result = mean_of(states, weights)["w"]
     for column, value in enumerate(result):
         exact = sum(Fraction(float(x)) * n for x, n in zip(stack[:, column], weights, strict=True)) / sum(weights)
-        nearest = np.float32(float(exact))
-        assert value == nearest
+        most = max(abs(Fraction(float(x)) * n) for x, n in zip(stack[:, column], weights, strict=True)) / sum(weights)
+        rounding = Fraction(float(np.spacing(np.abs(value)))) / 2
+        assert abs(Fraction(float(value)) - exact) <= rounding + most / 2**50
     for order in data.draw(st.lists(st.permutations(range(count)), min_size=3, max_size=3)):
         assert mean_of(states, weights, order)["w"].tobytes() == result.tobytes()
 
@@ -54,42 +56,24 @@ def test_all_orders_of_five_sites_agree_where_plain_sums_do_not():
     assert len(results) == 1 and len(plain) > 1
 
 
-def test_a_small_value_survives_large_ones_that_cancel():
-    states = [{"w": np.array([value], np.float32)} for value in (3e7, 1e-7, -3e7, 1e-7)]
-    for order in permutations(range(4)):
-        assert mean_of(states, [5, 1, 5, 1], order)["w"][0] == np.float32(np.float64(np.float32(1e-7)) * 2 / 12)
-
-
 def test_equal_networks_average_to_themselves_bit_for_bit():
     state = random_states(1)[0]
     assert mean_of([state] * 7, [3, 10, 7, 1, 999, 12345, 2])["w"].tobytes() == state["w"].tobytes()
 
 
-def test_an_exact_addition_loses_nothing():
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((2, 500)) * 10.0 ** rng.integers(-12, 12, (2, 500))
-    error, total = b.copy(), np.empty(500)
-    add_exactly(a.copy(), error, total, np.empty(500))
-    for x, y, rounded, lost in zip(a, b, total, error, strict=True):
-        assert Fraction(x) + Fraction(y) == Fraction(rounded) + Fraction(lost)
-
-
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_any_numbers_give_the_bits_of_a_sum_in_python(data):
-    """Also where the pair of numbers is no longer exact."""
+    """In the order of the sites' names."""
     count = data.draw(st.integers(1, 5))
     stack = data.draw(arrays(np.float32, (count, 3), elements=st.floats(-(2.0**100), 2.0**100, width=32)))
     weights = data.draw(st.lists(st.integers(1, 10**8), min_size=count, max_size=count))
     result = mean_of([{"w": row} for row in stack], weights)["w"]
     for column, value in enumerate(result):
-        total, error = float(stack[0, column]) * weights[0], 0.0
+        total = float(stack[0, column]) * weights[0]
         for x, weight in zip(stack[1:, column], weights[1:], strict=True):
-            term = float(x) * weight
-            rounded = total + term
-            error += float(Fraction(total) + Fraction(term) - Fraction(rounded))
-            total = rounded
-        assert value.tobytes() == np.float32((total + error) / sum(weights)).tobytes()
+            total += float(x) * weight
+        assert value.tobytes() == np.float32(total / sum(weights)).tobytes()
 
 
 def test_tensors_of_all_sizes_and_kinds_keep_their_places():
@@ -124,7 +108,7 @@ def test_the_mean_keeps_what_it_was_given_without_a_copy():
     mean, states = WeightedMean("online"), random_states(3)
     for state in states:
         mean.add(state, 5)
-    assert all(kept["w"] is state["w"] for (kept, _), state in zip(mean._added, states, strict=True))
+    assert all(kept["w"] is state["w"] for (_, kept, _), state in zip(mean._added, states, strict=True))
     first = mean.result()["w"]
     assert mean.result()["w"].tobytes() == first.tobytes() and not np.shares_memory(first, states[0]["w"])
 

@@ -1,9 +1,7 @@
 """Weighted averaging of a component over sites, F = sum_c n_c / n f_c (Eq. byol_online_agg).
 
-The result does not depend on the order in which sites answer: n_c x is exact in float64 (n_c is a whole number of
-samples, x a float32), and each sum is kept as an unevaluated pair of float64 that carries the rounding error along
-(Knuth's TwoSum). The pair represents the sum exactly unless the values of one weight at different sites are more than
-about twelve orders of magnitude apart.
+The result does not depend on the order in which sites answer: they are summed in the order of their names, in float64.
+Each n_c x is exact there (n_c is a whole number of samples, x a float32), and the mean is rounded to float32 once.
 
 Nothing is computed before the ``result``: then a block of numbers passes through all sites while it is in the
 processor's cache, because memory access is the bottleneck. A block may contain many small tensors, so that they cost no
@@ -36,14 +34,14 @@ class WeightedMean:
         self.component = component
         self.total_weight = 0
         self._like: Mapping[str, np.ndarray] = like or {}
-        self._added: list[tuple[Arrays, int]] = []
+        self._added: list[tuple[str, Arrays, int]] = []
 
     def add(self, state: Mapping[str, np.ndarray], weight: int, site: str = "") -> None:
         """Add one site's component with its number of samples. A refused component leaves the mean unchanged."""
         check_samples(weight, site)
         check_state(state, self._like or state, site, self.component)
         self._like = self._like or state
-        self._added.append((dict(state), weight))
+        self._added.append((site, dict(state), weight))
         self.total_weight += weight
 
     def result(self) -> Arrays:
@@ -53,31 +51,25 @@ class WeightedMean:
         result = {name: np.empty_like(like, order="C") for name, like in self._like.items()}
         floats = [name for name, like in self._like.items() if like.dtype.kind == "f"]
         for name in self._like.keys() - set(floats):
-            count = sum(state[name].astype(np.int64) * weight for state, weight in self._added)
+            count = sum(state[name].astype(np.int64) * weight for _, state, weight in self._added)
             result[name][...] = (2 * count + self.total_weight) // (2 * self.total_weight)
         self._average([result[name].reshape(-1) for name in floats], floats)
         return result
 
     def _average(self, means: list[np.ndarray], names: list[str]) -> None:
         """Write the means of these tensors, each as one flat vector."""
-        sites = [([state[name].reshape(-1) for name in names], weight) for state, weight in self._added]
-        buffers = np.empty((5, BLOCK))
+        added = sorted(self._added, key=lambda one: one[0])
+        sites = [([state[name].reshape(-1) for name in names], weight) for _, state, weight in added]
+        buffers = np.empty((2, BLOCK))
         for pieces in _blocks([mean.size for mean in means]):
-            total, term, spare, *free = buffers[:, : pieces[-1].place.stop]
-            error: np.ndarray | float = 0.0
+            total, term = buffers[:, : pieces[-1].place.stop]
             for number, (vectors, weight) in enumerate(sites):
                 values = term if number else total
                 for piece in pieces:
                     values[piece.place] = vectors[piece.tensor][piece.part]
                 values *= weight
                 if number:
-                    add_exactly(total, values, *free)
-                    total, free[0] = free[0], total
-                if number == 1:
-                    error, term = values, spare
-                elif number:
-                    error += values
-            total += error
+                    total += values
             total /= self.total_weight
             for piece in pieces:
                 means[piece.tensor][piece.part] = total[piece.place]
@@ -113,15 +105,3 @@ def check_samples(count: object, site: str = "") -> int:
     if type(count) is not int or not 1 <= count <= MOST_SAMPLES:
         raise PublicError(f"{site or 'a site'}: {count!r:.40} is not a number of samples: it must be 1, 2, 3 ...")
     return count
-
-
-def add_exactly(total: np.ndarray, term: np.ndarray, rounded: np.ndarray, work: np.ndarray) -> None:
-    """Add two numbers (Knuth's TwoSum): ``rounded`` becomes their sum, and ``term`` the rounding error of it.
-
-    All four arrays are overwritten.
-    """
-    np.add(total, term, out=rounded)
-    added = np.subtract(rounded, total, out=work)  # what arrived of the term
-    term -= added
-    total -= np.subtract(rounded, added, out=work)  # what was lost of the total
-    term += total
