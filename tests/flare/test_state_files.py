@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from fclseg.engine.memory import SiteMemory, SiteState
+from fclseg.engine.model import GlobalModel
+from fclseg.engine.run_folder import RunFolder
 from fclseg.engine.state_files import KEPT_CHECKPOINTS, StateError, read_state, write_state
+from fclseg.methods.exchange import get_row
+from fclseg.methods.registry import build_method
+from fclseg.presets import get_preset
 
 
 def _state(value: float) -> dict[str, dict[str, torch.Tensor]]:
@@ -103,9 +108,34 @@ def test_the_global_network_is_recalled_in_its_round_only(tmp_path):
     assert SiteMemory(tmp_path, "another").recall_global(3) == {}
 
 
-def test_a_damaged_state_is_never_skipped(tmp_path):
-    memory = _memory(tmp_path, rounds=(0, 1))
-    newest = tmp_path / "round-0001.safetensors"
-    newest.write_bytes(newest.read_bytes()[:-3])
-    with pytest.raises(StateError, match="round-0001"):
-        memory.load_before(2)
+def _damage(path):
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+
+
+def test_an_older_intact_state_is_used_by_itself_and_said(tmp_path, caplog):
+    memory = _memory(tmp_path, rounds=(0, 1, 2))
+    _damage(tmp_path / "round-0002.safetensors")
+    assert memory.load_before(3).round_number == 1
+    assert "fails its checksum" in caplog.text and "continues with its state of round 2" in caplog.text
+    (tmp_path / "round-0001.safetensors").write_bytes(b"")  # cut off
+    assert memory.load_before(3).round_number == 0
+    _damage(tmp_path / "round-0000.safetensors")
+    with pytest.raises(StateError, match="delete it or restore a backup"):  # nothing intact is left
+        memory.load_before(3)
+
+
+def test_an_older_intact_checkpoint_is_used_by_itself_and_said(tmp_path, caplog):
+    row = get_row("fedbyol")
+    initial = GlobalModel.initial(row, build_method(row, get_preset("demo", channels=(2, 4), hidden=4), 0))
+    folder = RunFolder(tmp_path)
+    for number in (1, 2):
+        initial.next_round = number
+        folder.save(initial, {"round": number - 1})
+    _damage(tmp_path / "checkpoints" / "round-0001.safetensors")
+    assert folder.load(initial).next_round == 1 and [line["round"] for line in folder.rounds()] == [0]
+    assert "the run continues from the checkpoint before it" in caplog.text
+    _damage(tmp_path / "checkpoints" / "round-0000.safetensors")
+    with pytest.raises(StateError, match="fails its checksum"):
+        folder.load(initial)

@@ -193,8 +193,10 @@ def test_what_leaves_is_clipped_whatever_the_job_says(gate):
     assert length(moved) > 10 and length(sent.components) == pytest.approx(0.5, rel=1e-3)
     assert gate.audit()[-1]["norm"] == pytest.approx(0.5, rel=1e-3)
     noisy = gate("fedbyol", received=start, policy={"clip": 0.5, "sigma": 2.0})
-    sizes = {length(noisy.release(answer(noisy, moved)).components) for _ in range(2)}
-    assert len(sizes) == 2 and min(sizes) > 5
+    sizes = [length(noisy.release(answer(noisy, moved)).components) for _ in range(3)]
+    assert len(set(sizes)) == 1 and min(sizes) > 5  # asked again, the same noise: nobody can average it away
+    less = {name: {k: v * 0.5 if v.dtype == np.float32 else v for k, v in part.items()} for name, part in moved.items()}
+    assert length(noisy.release(answer(noisy, less)).components) not in sizes
     with pytest.raises(FCLSegError, match="'online' was not received in this round"):  # no beginning, no update to clip
         unknown = gate("fedbyol", policy={"clip": 0.5})
         unknown.release(answer(unknown, moved))

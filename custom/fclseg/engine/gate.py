@@ -3,7 +3,7 @@
 This is the gate of a simulation, where there is no hospital to ask. ``fclseg.hospital.gate`` adds a hospital's policy.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fclseg.engine.messages import Message
 from fclseg.engine.site import Site
@@ -20,6 +20,7 @@ class OpenGate:
     task_name: str
     task: Message
     asked: PrivacySettings = NO_PROTECTION  # by the job's filters; its settings may ask for more
+    curves: dict[str, float] = field(default_factory=dict)  # numbers of the released answer, for the server's curves
 
     @property
     def wanted(self) -> PrivacySettings:
@@ -33,6 +34,7 @@ class OpenGate:
         """The answer in the form that may leave. Raises if it may not."""
         answer = self.planned(answer)
         self.protect(answer, self.wanted)
+        self.curves = curves_of(answer)
         return answer
 
     def planned(self, answer: Message) -> Message:
@@ -44,7 +46,7 @@ class OpenGate:
         answer.others = {name: states for name, states in answer.others.items() if name in leaves}
         return answer
 
-    def protect(self, answer: Message, settings: PrivacySettings) -> dict[str, float]:
+    def protect(self, answer: Message, settings: PrivacySettings, noise: int | None = None) -> dict[str, float]:
         """Apply the protections to what leaves. Returns the noise multipliers of everything that now has noise."""
         if not settings.shown() or not (answer.components or answer.others):
             return {}
@@ -52,7 +54,7 @@ class OpenGate:
 
         site = self.site.name
         upload = Upload(answer.components, {name: states[site] for name, states in answer.others.items()})
-        made = protect(self.site, upload, self.received(), settings)
+        made = protect(self.site, upload, self.received(), settings, noise)
         answer.components = made.components
         answer.others = {name: {site: arrays} for name, arrays in made.features.items()}
         return made.multipliers
@@ -61,3 +63,7 @@ class OpenGate:
         """The networks of this task or of the distance task of its round."""
         kept = self.site.memory.recall_global(self.task.round_number)
         return {name: to_arrays(part) for name, part in kept.items()} | self.task.components
+
+
+def curves_of(answer: Message) -> dict[str, float]:
+    return {name: answer.meta[name] for name in ("loss", "feature_std") if name in answer.meta}

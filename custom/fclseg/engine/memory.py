@@ -5,6 +5,7 @@ cases are handled the same way: a task of round r starts from the newest state o
 more old state than the server has checkpoints, because it may have finished the round in which the server died.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Any
 from fclseg.engine.state_files import KEPT_CHECKPOINTS, State, StateError, read_state, write_state
 from fclseg.locks import held
 
+LOG = logging.getLogger(__name__)
 KEPT_ROUNDS = KEPT_CHECKPOINTS + 1
 STATE, GLOBAL, FEEDBACK = "round", "global", "feedback"
 """The kinds of files, each with the round in its name: site state, received networks, rounding errors."""
@@ -60,7 +62,9 @@ class SiteMemory:
         for number in reversed(self._numbers(STATE)):
             if number >= round_number:
                 continue
-            states, info = self._read(STATE, number)
+            if (read := self._intact(number)) is None:
+                continue
+            states, info = read
             if info["run_id"] == self.run_id:
                 return SiteState(info["round"], states["method"], states.get("optimizer", {}))
             self._remove(STATE, number)  # left by a run that was started over
@@ -72,6 +76,18 @@ class SiteMemory:
                     "server's newest checkpoint, or delete it to take part like a site that was absent"
                 )
         return None
+
+    def _intact(self, number: int) -> tuple[dict[str, State], dict[str, Any]] | None:
+        """A state; None for a damaged one if there is an older one, which is used instead: the site then takes part
+        like one that was absent for a round."""
+        try:
+            return self._read(STATE, number)
+        except StateError as error:
+            older = [other for other in self._numbers(STATE) if other < number]
+            if not older:
+                raise
+            LOG.warning("%s; the site continues with its state of round %d", error, older[-1] + 1)
+            return None
 
     def keep_global(self, round_number: int, components: dict[str, State]) -> None:
         """Keep the received networks: they are sent only once per round, and the next ones are encoded against them."""

@@ -22,6 +22,7 @@ from fclseg.methods.registry import build_method
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.start_share import average_with_start
+from fclseg.text import one_line
 
 Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], dict[str, str]]
 """(task, message per site, time-out, what to do with an answer) -> the sites that failed, and why."""
@@ -128,7 +129,7 @@ class RunLoop:
         reports, weights = self._train(number, messages, failures, ask)
         record["loss"] = sum(reports[site]["loss"] * weight for site, weight in weights.items()) / sum(weights.values())
         record["sites"] = {site: {**reports[site], "status": "ok"} for site in sorted(reports)}
-        record["sites"] |= {site: {"status": reason} for site, reason in sorted(failures.items())}
+        record["sites"] |= {site: {"status": one_line(reason)} for site, reason in sorted(failures.items())}
         record["bytes"] = self.meter.take(drawn)
         record["seconds"] = time.perf_counter() - started
         return record

@@ -1,6 +1,7 @@
 """The run folder on the server: configuration, one line per round, checkpoints and, at the end, the networks."""
 
 import json
+import logging
 import shutil
 import time
 import uuid
@@ -17,7 +18,7 @@ from fclseg.engine.messages import FORMAT
 from fclseg.engine.model import GlobalModel
 from fclseg.engine.run_files import CONFIG, FAILURE, RESULT, ROUNDS, SERVER, lock_path
 from fclseg.engine.run_settings import PATIENCE, RunSettings, with_present_names
-from fclseg.engine.state_files import KEPT_CHECKPOINTS, read_state, write_state
+from fclseg.engine.state_files import KEPT_CHECKPOINTS, StateError, read_state, write_state
 from fclseg.errors import FCLSegError
 from fclseg.files import append_line, private_folder, write_text
 from fclseg.locks import held
@@ -27,6 +28,7 @@ from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import save_encoder, save_network
 from fclseg.networks.model_file import MODEL, TrainedModel, write_model
 
+LOG = logging.getLogger(__name__)
 ENCODER = "encoder.safetensors"
 NETWORK = "network.safetensors"
 SIMULATOR_LOG = "simulator.log"
@@ -183,9 +185,16 @@ class RunFolder:
         return model
 
     def newest(self, initial: GlobalModel) -> GlobalModel:
-        """The newest checkpoint, or the initial model."""
-        if checkpoints := self._checkpoints():
-            return GlobalModel.from_states(initial.row, *read_state(checkpoints[-1]), initial.downlink)
+        """The newest checkpoint that is intact, or the initial model. The sites keep one more state than the server has
+        checkpoints, so that they can repeat the round."""
+        checkpoints = self._checkpoints()
+        for path in reversed(checkpoints):
+            try:
+                return GlobalModel.from_states(initial.row, *read_state(path), initial.downlink)
+            except StateError as error:
+                if path == checkpoints[0]:
+                    raise
+                LOG.warning("%s; the run continues from the checkpoint before it", error)
         return initial
 
     def save(self, model: GlobalModel, record: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from fclseg.methods.exchange import FEATURES, ROWS, SHIPPED, Row
 from fclseg.presets import Preset, full_name, get_preset
 from fclseg.privacy.protections import PrivacySettings, check_privacy
 from fclseg.resources import shipped_model
+from fclseg.text import one_line, printable
 
 LEAST = {
     "min_sites": 1,
@@ -34,6 +35,11 @@ for a site that has died."""
 PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout", "tracking")
 """Settings that may differ when a run is continued, because they do not change what it computes."""
 
+
+MOST_NAME, MOST_TEXT = 100, 500
+"""Characters of a run's name and of any other text in a job."""
+RESERVED = ("audit.jsonl", "audit.lock", "budget.lock", "problems.log", "secret.key", "admitted", "answered")
+"""Files and folders that a site keeps next to its runs."""
 
 TRACKERS = ("mlflow", "wandb")
 """Experiment trackers that a run can write its curves to, beside TensorBoard (``fclseg.flare.tracking``)."""
@@ -70,9 +76,12 @@ class RunSettings(PrivacySettings):
 
     def __post_init__(self) -> None:
         # A site checks this too: the name comes from the server and must never lead out of the site's folder of runs.
-        if self.run != Path(self.run).name or self.run.startswith("."):
+        plain = self.run == Path(self.run).name == printable(self.run) and not set("{}$") & set(self.run)
+        taken = self.run.startswith(".") or self.run.lower() in RESERVED
+        if not plain or taken or len(self.run) > MOST_NAME:
             raise FCLSegError(
-                f"'{self.run}' is not a valid run name: choose a plain folder name (--name or FCLSEG_RUN)"
+                f"'{one_line(self.run, MOST_NAME)}' is not a valid run name: choose a plain folder name of at most "
+                f"{MOST_NAME} characters (--name or FCLSEG_RUN)"
             )
 
     @classmethod
@@ -81,11 +90,15 @@ class RunSettings(PrivacySettings):
         known = {entry.name for entry in fields(cls)}
         values = with_present_names(values)
         if unknown := sorted(set(values) - known):
-            raise FCLSegError(f"the job has an unknown setting '{unknown[0]}': choose from {', '.join(sorted(known))}")
+            raise FCLSegError(
+                f"the job has an unknown setting '{one_line(unknown[0], 60)}': choose from {', '.join(sorted(known))}"
+            )
         for name, value in values.items():
             _check_kind(name, value)
         if values.get("job") not in ROWS:
-            raise FCLSegError(f"there is no job '{values.get('job')}' in the exchange plan: it has {', '.join(ROWS)}")
+            raise FCLSegError(
+                f"there is no job '{one_line(values.get('job'), 60)}' in the exchange plan: it has {', '.join(ROWS)}"
+            )
         settings = cls(**values)
         settings = replace(
             settings,
@@ -236,7 +249,9 @@ def _check_kind(name: str, value: Any) -> None:
     if name in LEAST:
         wanted += f" of at least {LEAST[name]}"
     if not fits(value) or (name in LEAST and value < LEAST[name]):
-        raise FCLSegError(f"the job's '{name}' cannot be {value!r}: give {wanted}")
+        raise FCLSegError(f"the job's '{name}' cannot be {one_line(repr(value), 60)}: give {wanted}")
+    if isinstance(value, str) and (len(value) > MOST_TEXT or printable(value) != value):
+        raise FCLSegError(f"the job's '{name}' is not a short text on one line: shorten it")
 
 
 def _integer(environment: Mapping[str, str], name: str, default: int | None) -> int | None:

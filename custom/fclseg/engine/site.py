@@ -6,18 +6,25 @@ that only measures a distance should not have to wait for these imports.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
+import re
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fclseg.anatomy.registry import get_anatomy
+from fclseg.documents import read_json, understood
 from fclseg.engine.messages import Message, check_format
 from fclseg.engine.place import Place
-from fclseg.engine.run_settings import RunSettings
-from fclseg.errors import DataError
+from fclseg.engine.run_settings import MOST_NAME, RunSettings
+from fclseg.errors import DataError, PublicError
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
+from fclseg.files import write_text
 from fclseg.methods.exchange import ALWAYS
 from fclseg.presets import full_name, get_preset
+from fclseg.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +35,13 @@ if TYPE_CHECKING:
     from fclseg.engine.memory import SiteMemory
     from fclseg.methods.base import Method
     from fclseg.networks.interface import EncoderFactory
+
+
+LOG = logging.getLogger(__name__)
+RUN_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+"""What identifies a run. The server makes it, so a site checks its form before it writes it down."""
+PATIENTS = "patients.json"
+"""In the site's memory: whom it trained on in its first round."""
 
 
 class Site:
@@ -55,7 +69,12 @@ class Site:
         if place.simulated:
             place = replace(place, shared=run["shared"])
         settings = RunSettings.read(run["settings"], {})  # with all checks, because the message comes from outside
-        return cls(place, settings, str(run["id"]), list(run["sites"]))
+        run_id, sites = run["id"], run["sites"]
+        if not (isinstance(run_id, str) and RUN_ID.fullmatch(run_id)) or not isinstance(sites, list):
+            raise PublicError("the task names no run: run the same version everywhere")
+        if not all(isinstance(name, str) and 0 < len(name) <= MOST_NAME and printable(name) == name for name in sites):
+            raise PublicError("the task lists a site without a plain name: choose plain names when you provision")
+        return cls(place, settings, run_id, sites)
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same run at the same place, so that objects built for one can serve the other."""
@@ -150,7 +169,25 @@ class Site:
                 f"{self.anatomy.describe_values()}: this site cannot take part"
             )
         patients = self._patients(volumes)
-        return volumes if patients is None else [volume for volume in volumes if volume.patient in patients]
+        chosen = volumes if patients is None else [volume for volume in volumes if volume.patient in patients]
+        return chosen if self.place.simulated or not self.memory.on_disk else self._from_the_start(chosen)
+
+    def _from_the_start(self, volumes: Sequence[Volume]) -> Sequence[Volume]:
+        """Only the patients of the site's first round in this run: later ones wait for the next run, so that the run
+        stays one experiment. A patient who is gone ends the site's part in it."""
+        keys = {volume.patient: hashlib.sha256(volume.patient.encode()).hexdigest()[:16] for volume in volumes}
+        path = self.memory.folder / PATIENTS
+        if path.exists() and (known := read_json(path)).get("run") == self.run_id:
+            with understood(path, "restore it from a backup"):
+                first = set(known["patients"])
+        else:
+            first = set(keys.values())
+            write_text(path, json.dumps({"run": self.run_id, "patients": sorted(first)}) + "\n")
+        if first - set(keys.values()):
+            raise PublicError("a patient of this run is no longer at this site: restore the images, or start a new run")
+        if later := set(keys.values()) - first:
+            LOG.info("%d patients were added during the run and are left out of it", len(later))
+        return [volume for volume in volumes if keys[volume.patient] in first]
 
     @property
     def _images(self) -> Path:

@@ -18,9 +18,11 @@ from nvflare.apis.job_def import JobMetaKey
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
+from fclseg.documents import read_json
 from fclseg.engine.attendance import Attendance
 from fclseg.engine.messages import Message
 from fclseg.engine.meter import DOWN, UP
+from fclseg.engine.place import Place
 from fclseg.engine.rounds import RunLoop
 from fclseg.engine.run_folder import RunFolder
 from fclseg.engine.run_settings import RunSettings, start_over
@@ -32,9 +34,12 @@ from fclseg.flare.fast_simulator import end_simulation, gave_up, speed_up_simula
 from fclseg.flare.free_memory import return_free_memory
 from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
 from fclseg.flare.meter import WireMeter
+from fclseg.flare.references import check_references
 from fclseg.flare.site_task import SiteTask
 from fclseg.flare.stream_timers import share_stream_timers
 from fclseg.flare.wire import read_result, server_place, to_shareable
+from fclseg.methods.exchange import SHIPPED
+from fclseg.text import one_line
 
 POLL_SECONDS = 0.05
 share_stream_timers()
@@ -89,6 +94,7 @@ class RoundController(Controller):
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
         try:
+            self._check_job(fl_ctx)
             folder = RunFolder(self.run_path(fl_ctx))
             with folder.held(purpose=f"job {fl_ctx.get_job_id()}"):
                 folder.clear_failure()
@@ -103,6 +109,16 @@ class RoundController(Controller):
         except Exception as error:
             self.log_exception(fl_ctx, "the run failed")
             self.system_panic(_reason(error), fl_ctx)
+
+    def _check_job(self, fl_ctx: FLContext) -> None:
+        """Refuse what would tell the lead about the server's machine: references in the job, which NVFlare has already
+        replaced by variables of the environment, and files outside the server's own folders."""
+        config = Path(fl_ctx.get_workspace().get_app_config_dir(fl_ctx.get_job_id())) / "config_fed_server.json"
+        if config.exists():
+            check_references(read_json(config))
+        place = server_place(fl_ctx)
+        if not place.simulated:
+            check_start(self._settings, place)
 
     def _run(self, folder: RunFolder, abort_signal: Signal, fl_ctx: FLContext) -> None:
         place = server_place(fl_ctx)
@@ -147,8 +163,8 @@ class RoundController(Controller):
                 self._meter.count(UP, site, message.payload())
                 accept(site, message)
             except Exception as error:
-                failures[site] = str(error)
-                self.log_warning(fl_ctx, f"the result of {site} is not used in this round: {error}")
+                failures[site] = one_line(error)
+                self.log_warning(fl_ctx, f"the result of {site} is not used in this round: {failures[site]}")
             client_task.result = None  # free the memory: the result has been aggregated or refused
 
         self._sent = {site: message.payload() for site, message in messages.items()}
@@ -189,6 +205,26 @@ class RoundController(Controller):
                 if (late and not task.client_tasks) or self._pulses.is_silent(site) or gave_up(site):
                     self.cancel_task(task, TaskCompletionStatus.TIMEOUT, fl_ctx)
             time.sleep(POLL_SECONDS)
+
+
+def check_start(settings: RunSettings, place: Place) -> None:
+    """A job may start from a file below the server's folder of runs, or of ``networks`` in its ``local/fclseg.json``.
+    The answer for other files does not depend on whether they exist."""
+    allowed = [place.runs, *([Path(place.option("networks") or "").absolute()] if place.option("networks") else [])]
+    for name in ("encoder", "network"):
+        chosen = getattr(settings, name)
+        if chosen in (None, SHIPPED):
+            continue
+        path = Path(os.path.normpath(Path(chosen).absolute()))
+        if not any(path.is_relative_to(folder) and _inside(path, folder) for folder in allowed):
+            raise FCLSegError(
+                f"'{name}' is not below the server's folder of runs or of networks: ask the coordinator to put it there"
+            )
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    """Whether a path stays in a folder when its links are followed."""
+    return path.resolve().is_relative_to(folder.resolve())
 
 
 def _command(fl_ctx: FLContext) -> str:

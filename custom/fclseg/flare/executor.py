@@ -19,6 +19,7 @@ from fclseg.engine.gate import OpenGate
 from fclseg.engine.messages import DISTANCE_TASK, PRETRAIN_TASK
 from fclseg.engine.site_work import answer
 from fclseg.errors import PublicError
+from fclseg.flare.curves import send_curves
 from fclseg.flare.filters import asked
 from fclseg.flare.free_memory import return_free_memory
 from fclseg.flare.heartbeat import Heartbeat
@@ -55,7 +56,10 @@ class SiteExecutor(LearnerExecutor):
             site = self.learner.open(message, fl_ctx)
             gate = (OpenGate if site.place.simulated else Gate)(site, task_name, message, asked(fl_ctx))
             work = self.learner.train if task_name == PRETRAIN_TASK else self.learner.distance
-            return to_shareable(answer(gate, lambda site, message: work(site, message, fl_ctx)))
+            result = answer(gate, lambda site, message: work(site, message, fl_ctx))
+            if gate.curves:  # numbers leave after the gate, like everything else
+                send_curves(self, fl_ctx, result.round_number, **gate.curves)
+            return to_shareable(result)
         except Exception as error:
             return self._failed(task_name, error, fl_ctx)
         finally:

@@ -1,4 +1,4 @@
-"""NVFlare's learner: keeps the site of a run between its tasks, and gives their work cores, threads and curves.
+"""NVFlare's learner: keeps the site of a run between its tasks, and gives their work cores and threads.
 
 What the work is says ``fclseg.engine.site_work``.
 """
@@ -9,7 +9,6 @@ from nvflare.app_common.abstract.learner_spec import Learner
 from fclseg.engine import site_work
 from fclseg.engine.messages import Message
 from fclseg.engine.site import Site
-from fclseg.flare.curves import send_curves
 from fclseg.flare.slots import training_slot
 from fclseg.flare.wire import site_place
 
@@ -37,6 +36,4 @@ class SiteLearner(Learner):
 
         with training_slot(site.place.threads):
             torch.set_num_threads(site.place.threads)
-            made = site_work.train(site, message)
-        send_curves(self, fl_ctx, message.round_number, **{name: made.meta[name] for name in ("loss", "feature_std")})
-        return made
+            return site_work.train(site, message)

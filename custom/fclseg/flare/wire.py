@@ -20,6 +20,7 @@ from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.distance import check_distance
 from fclseg.federation.states import Arrays
 from fclseg.methods.exchange import DISTANCE
+from fclseg.text import one_line
 
 ENCODED = ":encoded"
 """Suffix of a component's name if it is sent as bytes. NVFlare's filters do not see these as WEIGHTS, either."""
@@ -79,9 +80,8 @@ def read_result(result: Shareable) -> Message:
     """The message of a result, on the server. Raises with the site's reason if its task failed."""
     code = result.get_return_code()
     if code != ReturnCode.OK:
-        raise FCLSegError(
-            result.get_header(REASON) or f"the site answered {code}; see the site's own log for the reason"
-        )
+        fallback = f"the site answered {code}; see the site's own log for the reason"
+        raise FCLSegError(one_line(result.get_header(REASON) or fallback))
     return from_dxo(from_shareable(result))
 
 

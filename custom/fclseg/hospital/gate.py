@@ -10,15 +10,18 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from fclseg.engine.gate import OpenGate
-from fclseg.engine.messages import Message
+from fclseg.engine.gate import OpenGate, curves_of
+from fclseg.engine.messages import REPORT, Message
 from fclseg.federation.robust import update_norm
 from fclseg.hospital.admission import Admission, Admissions, fingerprint, hours_since
 from fclseg.hospital.audit import REFUSED, SENT, Audit
 from fclseg.hospital.budget import Budget
+from fclseg.hospital.ledger import Ledger, question
+from fclseg.hospital.plausible import check_plausible
 from fclseg.hospital.policy import Policy, PolicyError
-from fclseg.methods.exchange import DISTANCE
+from fclseg.methods.exchange import DISTANCE, NEVER
 from fclseg.privacy.protections import NETWORKS, PrivacySettings
+from fclseg.text import one_line
 
 
 class Gate(OpenGate):
@@ -41,6 +44,7 @@ class Gate(OpenGate):
         place, settings, policy = self.site.place, self.site.settings, self.policy
         rounds = self.site.rounds
         policy.check_run(settings.job, settings.preset, self.site.foreign_changes, rounds)
+        policy.check_components({flow.component for flow in settings.row.flows if flow.up != NEVER})  # before training
         if not 0 <= self.task.round_number < rounds:
             raise PolicyError(f"the task is for round {self.task.round_number}, outside the run's {rounds} rounds")
         asked = Admission(
@@ -67,13 +71,21 @@ class Gate(OpenGate):
             policy.check_components(_names(answer))
             self._check_possible(answer, settings)
             with budget.held():
-                multipliers = self.protect(answer, settings)
+                exchange, number = self._exchange(answer), self.task.round_number
+                ledger = Ledger(
+                    self.site.place.runs, self.site.settings.run, fingerprint("", self.site.settings.identity)
+                )
+                ledger.check(self.task_name, number, exchange, policy.repeats)
+                multipliers = self.protect(answer, settings, ledger.noise(self.task_name, number, exchange))
                 covered = self._covered(answer, multipliers)
                 if policy.epsilon is not None and (open_ones := sorted(_names(answer) - covered)):
                     raise PolicyError(f"this site has a privacy budget, but '{open_ones[0]}' would leave without noise")
                 epsilon = budget.after(policy, multipliers)
+                ledger.note(self.task_name, number, exchange)
                 self._note(
                     SENT,
+                    curves=policy.curves,
+                    report={name: answer.meta[name] for name in REPORT if name in answer.meta},
                     components=answer.payload(),
                     norm=self._norm(answer),
                     privacy=settings.shown(),
@@ -84,7 +96,19 @@ class Gate(OpenGate):
         except PolicyError as error:
             self._note(REFUSED, reason=str(error))
             raise
+        self.curves = curves_of(answer) if policy.curves else {}
         return answer
+
+    def _exchange(self, answer: Message) -> str:
+        """The checksum of a question and its answer without noise: only the same ones may be exchanged again."""
+        parts = {f"received {name}": arrays for name, arrays in self.received().items()}
+        check_plausible(parts)
+        parts |= {f"answer {name}": arrays for name, arrays in answer.components.items()}
+        for way, states in (("received", self.task.others), ("answer", answer.others)):
+            parts |= {
+                f"{way} {name} {site}": part for name, by_site in states.items() for site, part in by_site.items()
+            }
+        return question(parts, (self.task.distance, answer.distance))
 
     def _check_possible(self, answer: Message, settings: PrivacySettings) -> None:
         """Refuse what the policy's protections cannot be applied to."""
@@ -113,8 +137,8 @@ class Gate(OpenGate):
             task=self.task_name,
             job=settings.job,
             preset=settings.preset,
-            job_id=place.job_id,
-            submitter=place.submitter,
+            job_id=one_line(place.job_id),
+            submitter=one_line(place.submitter),
             **details,
         )
 

@@ -34,6 +34,8 @@ class Policy(PrivacySettings):
     rounds: int = 1000  # maximum number of rounds per run
     hours: float = 720.0  # maximum time from the first task of a run to its last
     patients: int = 1  # minimum number of patients in a round
+    repeats: int = 5  # rounds of a run that may be asked again with other networks, as after a crash of the server
+    curves: bool = True  # whether losses and the spread of features go to the server's curves
     approval: bool = False  # whether somebody at the site must approve a run before its first task
 
     @classmethod
@@ -91,7 +93,7 @@ class PolicyError(PublicError):
 
 WHERE = '"policy": {...} in local/fclseg.json'
 _TEXTS = ("jobs", "presets", "changes", "components")
-_WHOLE = ("rounds", "patients")
+_WHOLE, _FLAGS = ("rounds", "patients", "repeats"), ("approval", "curves")
 
 
 def _checked(name: str, value: object) -> Any:
@@ -106,9 +108,9 @@ def _checked(name: str, value: object) -> Any:
         return tuple(full_name(entry) for entry in value) if name == "changes" else tuple(value)
     if name in PRIVACY:  # checked together, by their own rules
         return value
-    if name == "approval":
+    if name in _FLAGS:
         if not isinstance(value, bool):
-            raise FCLSegError(f"the site's policy has 'approval' as {value!r}: give true or false")
+            raise FCLSegError(f"the site's policy has '{name}' as {value!r}: give true or false")
         return value
     whole = name in _WHOLE
     fits = type(value) is int if whole else type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
@@ -145,6 +147,9 @@ SAMPLE = """\
     "rounds": 1000,
     "hours": 720,
     "patients": 1,
+
+    // "repeats": rounds of a run that may be asked again with other networks, as after a crash of the server.
+    // "curves": false keeps losses and the spread of features out of the server's curves.
 
     // true: a new run does nothing here until somebody at this site has typed `fclseg site approve`.
     "approval": false

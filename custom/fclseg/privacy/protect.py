@@ -41,12 +41,15 @@ class Upload:
     multipliers: dict[str, float] = field(default_factory=dict)  # noise multipliers of everything that has noise
 
 
-def protect(sender: Sender, upload: Upload, received: Mapping[str, Arrays], settings: PrivacySettings) -> Upload:
-    """The upload with these protections. ``received`` are the networks that came down in this round."""
+def protect(
+    sender: Sender, upload: Upload, received: Mapping[str, Arrays], settings: PrivacySettings, seed: int | None = None
+) -> Upload:
+    """The upload with these protections. ``received`` are the networks that came down in this round. ``seed`` of the
+    noise: a secret of the site; None takes one from the operating system. Never the run's, which the server knows."""
     made = Upload(dict(upload.components), dict(upload.features))
     if settings.on_features:
         for name in upload.features:
-            vectors = protected_vectors(sender, name, received, settings)
+            vectors = protected_vectors(sender, name, received, settings, seed)
             made.features[name] = to_arrays({"features": vectors.features, "partitions": vectors.partitions})
             if settings.feature_noise:
                 made.multipliers[name] = settings.feature_noise / vectors.sensitivity
@@ -56,7 +59,7 @@ def protect(sender: Sender, upload: Upload, received: Mapping[str, Arrays], sett
                 f"{sender.name}: component '{unknown[0]}' was not received in this round, so there is no update to "
                 "clip: the result is not sent"
             )
-        noise = np.random.default_rng()  # from the operating system, because the server knows the run's seed
+        noise = np.random.default_rng(seed)
         made.components = clip_and_noise(upload.components, received, settings.clip, settings.sigma, noise)
         if settings.sigma:
             made.multipliers[NETWORKS] = settings.sigma / UPDATE_SENSITIVITY
@@ -64,7 +67,7 @@ def protect(sender: Sender, upload: Upload, received: Mapping[str, Arrays], sett
 
 
 def protected_vectors(
-    sender: Sender, component: str, received: Mapping[str, Arrays], settings: PrivacySettings
+    sender: Sender, component: str, received: Mapping[str, Arrays], settings: PrivacySettings, seed: int | None = None
 ) -> SharedVectors:
     """What leaves instead of the site's bank: the same number of features, or their prototypes."""
     method = sender.method
@@ -77,9 +80,9 @@ def protected_vectors(
     network = deepcopy(method.get_submodule(source))
     network.load_state_dict(to_tensors(received[source]))
     draws = torch.Generator()
-    draws.seed()
+    draws.seed() if seed is None else draws.manual_seed(seed % 2**63)
     public = _public(method.preset) if settings.mix > 1 else torch.zeros(0)
-    maker = VectorMaker(network, sender.sampler, method.views, settings, public, draws, np.random.default_rng())
+    maker = VectorMaker(network, sender.sampler, method.views, settings, public, draws, np.random.default_rng(seed))
     return maker.make(method.preset.pretraining.bank_size)
 
 

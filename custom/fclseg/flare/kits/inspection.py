@@ -21,6 +21,7 @@ from fclseg.documents import UNUSABLE, parse_json
 from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
 from fclseg.flare.classes import CUSTOM, NO_CODE, NOTE, SERVER_CLASSES, SITE_CLASSES
+from fclseg.flare.references import check_references
 from fclseg.text import one_line
 
 CONFIGS = {"config_fed_server": SERVER_CLASSES, "config_fed_client": SITE_CLASSES}
@@ -79,30 +80,13 @@ def check_app(contents: Mapping[str, bytes | None]) -> None:
 
 def check_config(document: object, classes: Iterable[str]) -> None:
     """Refuse references, which NVFlare would replace by variables of the party's environment, and other classes."""
-    for text in _texts(document):
-        if "{" in text or "}" in text:
-            raise FCLSegError(
-                f"the job's configuration contains a reference ({one_line(text)}), which could read the environment of "
-                "a party: write the value itself"
-            )
+    check_references(document)
     for entry in _entries(document):
         for named in (entry[key] for key in ("path", "class_path") if key in entry):
             if named not in classes:
                 raise FCLSegError(
                     f"the job names the class {one_line(named)}, which this federation does not run: leave it out"
                 )
-
-
-def _texts(document: object) -> Iterator[str]:
-    if isinstance(document, str):
-        yield document
-    elif isinstance(document, Mapping):
-        for name, value in document.items():
-            yield str(name)
-            yield from _texts(value)
-    elif isinstance(document, list):
-        for value in document:
-            yield from _texts(value)
 
 
 def _entries(document: object) -> Iterator[Mapping[str, Any]]:
