@@ -211,3 +211,23 @@ def test_a_full_disk_is_a_sentence_and_keeps_what_was_there(begin, monkeypatch):
         session.save(Slice(0, 1, 1, DONE, 1, plane(2)))
     monkeypatch.undo()
     assert (on_disk(begin(), 0)[:, :, 1] == plane(1)).all()
+
+
+def test_single_slices_of_another_program_in_another_axis_order(data, tmp_path):
+    """As ITK-SNAP and 3D Slicer write them: 0 in all other slices, and perhaps with axes in another order."""
+    image = nib.load(data / "bert" / "bert_frame01.nii.gz")
+    labels = np.zeros(image.shape, np.uint8)
+    labels[2:6, 3:5, 1] = 3
+    turned = nib.as_closest_canonical(nib.Nifti1Image(labels, image.affine))
+    assert turned.shape != image.shape or not np.allclose(turned.affine, image.affine)
+    (tmp_path / "labels" / "bert").mkdir(parents=True)
+    nib.save(turned, tmp_path / "labels" / "bert" / "bert_frame01_gt.nii.gz")
+    session = Session(data, tmp_path / "labels", shipped_model("acdc_unet"), "anna", single_slices=True)
+    (volume,) = [volume for volume in read_folder(session.out) if volume.label]
+    written = nib.load(volume.label)
+    np.testing.assert_allclose(written.affine, image.affine, atol=1e-4)  # stored like its image
+    expected = np.full(image.shape, 255)
+    expected[:, :, 1] = labels[:, :, 1]
+    np.testing.assert_array_equal(np.asarray(written.dataobj), expected)
+    (key,) = session.records.keys(DONE)
+    assert key[:2] == ("bert", 1)

@@ -14,14 +14,20 @@ def label(
     *,
     who: str = "",
     slices: int = SLICES,
+    single_slices: bool = False,
     port: int = 0,
     browser: bool = True,
 ) -> None:
     """Open a page on this machine on which the images of ``data`` are labelled. Labels are saved to ``out`` at once.
 
     ``out`` can be given to ``finetune`` as it is. The page closes when the program is interrupted (Ctrl-C).
+    ``single_slices``: in label maps that another program wrote to ``out``, slices without any structure are not
+    labelled.
     """
-    with serving(Path(data), Path(out), Path(model) if model else None, who=who, slices=slices, port=port) as server:
+    start = Path(model) if model else None
+    with serving(
+        Path(data), Path(out), start, who=who, slices=slices, single_slices=single_slices, port=port
+    ) as server:
         print(f"labels are saved to {out}; Ctrl-C ends.\nopen {server.link}", flush=True)
         if browser:
             webbrowser.open(server.link)

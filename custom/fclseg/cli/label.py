@@ -31,6 +31,11 @@ def register(subparsers) -> None:
     )
     parser.add_argument("--who", default="", metavar="NAME", help="who labels (default: the name of this account)")
     parser.add_argument("--slices", type=int, default=20, metavar="N", help="slices to propose at a time (default 20)")
+    parser.add_argument(
+        "--single-slices",
+        action="store_true",
+        help="label maps that another program wrote to LABELS: slices without any structure are not labelled",
+    )
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port on 127.0.0.1 (default: a free one)")
     parser.add_argument("--no-browser", action="store_true", help="print the link instead of opening it")
     parser.set_defaults(run=label)
@@ -46,6 +51,7 @@ def label(arguments: argparse.Namespace) -> int:
         arguments.model,
         who=arguments.who,
         slices=positive(arguments.slices, "--slices"),
+        single_slices=arguments.single_slices,
         port=arguments.port,
         browser=not arguments.no_browser,
     )

@@ -7,17 +7,18 @@ labels, in one step, and no program can take an unlabelled slice for background 
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
 
 from fclseg.anatomy.families.plain import LABELS_FILE
+from fclseg.anatomy.geometry import fitting_storage
 from fclseg.anatomy.info import INFO, read_info
-from fclseg.anatomy.nifti import read_voxels, stem
+from fclseg.anatomy.nifti import read_header, read_voxels, stem
 from fclseg.anatomy.records import Volume
-from fclseg.data.preprocess import UNLABELLED
-from fclseg.errors import DataError
+from fclseg.data.preprocess import UNLABELLED, check_label
 from fclseg.files import make_folder, whole_file, write_text
 from fclseg.inference.run import label_image
 
@@ -47,15 +48,15 @@ class LabelFolder:
         return image.with_name(f"{stem(image)}{SUFFIXES.get(volume.anatomy.name, '_gt')}.nii.gz")
 
     def labels(self, volume: Volume) -> np.ndarray | None:
-        """The label map [X, Y, S] in our axis order, if there is one."""
+        """The label map [X, Y, S] in our axis order, if there is one; its file may store the axes in any order."""
         path = self.label_file(volume)
         if not path.is_file():
             return None
-        stored = read_voxels(path)
-        expected = volume.storage.outside(np.empty(self.shape(volume), np.uint8)).shape
-        if stored.shape != expected:
-            raise DataError(f"{path}: has the shape {stored.shape}, but its image has {expected}; remove the label map")
-        return np.array(volume.storage.inside(stored), dtype=np.uint8)
+        header, image = read_header(path), read_header(volume.image)
+        storage = fitting_storage(path, header, volume.image, image, volume.anatomy.slice_axis)
+        labels = storage.inside(read_voxels(path))
+        check_label(labels, self.shape(volume), replace(volume, label=path))
+        return np.array(labels, dtype=np.uint8)
 
     def write(self, volume: Volume, number: int, plane: np.ndarray | None) -> None:
         """Write one slice [X, Y] of a label map, or take it out again (None). Other slices stay as they are."""

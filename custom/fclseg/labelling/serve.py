@@ -28,6 +28,7 @@ def serving(
     *,
     who: str = "",
     slices: int = SLICES,
+    single_slices: bool = False,
     port: int = 0,
     tell: Callable[[str], None] = print,
 ) -> Iterator[LabelServer]:
@@ -38,7 +39,8 @@ def serving(
     make_folder(out)
     with held(out / LOCK, str(out), 0.0, "fclseg label"):
         start = model or _shipped(data)
-        session = Session(data, out, start, who or getpass.getuser(), slices, latest(out.resolve() / MODELS))
+        trained = latest(out.resolve() / MODELS)
+        session = Session(data, out, start, who or getpass.getuser(), slices, trained, single_slices)
         training = Training(session.out / MODELS, session.use)
         server = LabelServer(port, Answers(session, training), tell)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import scan_folder
+from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import UNLABELLED, labelled_slices
 from fclseg.errors import DataError
 from fclseg.inference.segment import overlap
@@ -42,8 +43,21 @@ class Slice:
 class Session:
     """All methods may be called from several threads."""
 
-    def __init__(self, data: Path, out: Path, model: Path, who: str, count: int = 20, trained: Path | None = None):
-        """``trained`` is the network of an earlier training on these labels. Its outlines are shown instead."""
+    def __init__(
+        self,
+        data: Path,
+        out: Path,
+        model: Path,
+        who: str,
+        count: int = 20,
+        trained: Path | None = None,
+        single_slices: bool = False,
+    ):
+        """``trained`` is the network of an earlier training on these labels. Its outlines are shown instead.
+
+        ``single_slices``: in label maps that another program wrote, slices without any structure are not labelled.
+        """
+        self.single_slices = single_slices
         self.data, self.out, self.who, self.count = data.resolve(), out.resolve(), who, count
         if self.out == self.data or self.out.is_relative_to(self.data) or self.data.is_relative_to(self.out):
             raise DataError(f"{out}: labels and data must be in separate folders; choose another --out")
@@ -77,7 +91,7 @@ class Session:
             )
 
     def _take_over_labels(self) -> None:
-        """Labels of the data set become labels of this folder; label maps of other programs are recognised."""
+        """Labels of the data set become labels of this folder, and so do label maps that another program put there."""
         for index, volume in enumerate(self.volumes):
             labels = self.folder.labels(volume)
             if labels is None and volume.label is not None:
@@ -88,9 +102,18 @@ class Session:
                     self.records.change(self.key(index, number), DONE, FROM_DATA, 0.0)
                 continue
             known = self.records.keys_of(volume.patient, volume.frame)
+            if labels is not None and not known:
+                self._take_over(volume, labels)
             found = [] if labels is None else np.flatnonzero(labelled_slices(labels)).tolist()
             for key in {*known, *(self.key(index, number) for number in found)}:
                 self.records.found(key, key[2] in found)
+
+    def _take_over(self, volume: Volume, labels: np.ndarray) -> None:
+        """Other programs write 0 in slices that nobody has looked at. ``single_slices`` says that this happened."""
+        if self.single_slices:
+            labels[:, :, ~(labels > 0).any(axis=(0, 1))] = UNLABELLED
+        self._name_phases(volume.patient)
+        self.folder.write_all(volume, labels)
 
     def key(self, index: int, number: int) -> tuple[str, int | None, int]:
         volume = self.volumes[index]
