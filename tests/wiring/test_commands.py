@@ -67,7 +67,7 @@ def test_every_option_of_study_reaches_the_study(asked, tmp_path):
     text = """local --preset demo --rounds 3 --set finetuning.epochs=9 --methods random,fclopt --labels 2,1 --folds 2
     --seeds 4 --pretrain-seeds 5 --mode frozen,full --baseline fclopt --data images --sites 6 --splits s.json
     --transfer-data more --patients 7 --jobs 3 --job-set fraction=0.5 --also-plain --also-pooled --unseen
-    --sites-by centre --hold-out north"""
+    --sites-by centre --hold-out north --first-seed 8"""
     assert main(["study", *text.split(), "--out", str(tmp_path)]) == 1
     (options,) = asked
     values = asdict(options)
@@ -78,7 +78,7 @@ def test_every_option_of_study_reaches_the_study(asked, tmp_path):
         "filters": (), "also_plain": True, "also_pooled": True, "labels": (1, 2), "folds": 2,
         "seeds": 4, "pretrain_seeds": 5, "modes": ("frozen", "full"), "baseline": "fclopt", "data": Path("images"),
         "sites": 6, "splits": Path("s.json"), "transfer_data": Path("more"), "patients": 7, "workers": 3,
-        "sites_by": "centre", "hold_out": "north",
+        "sites_by": "centre", "hold_out": "north", "first_seed": 8,
     }  # fmt: skip
 
 

@@ -91,6 +91,13 @@ def add_scope(group) -> None:
     group.add_argument(
         "--seeds", type=int, default=1, help="fine-tunings per cell, each with different labelled patients (default: 1)"
     )
+    group.add_argument(
+        "--first-seed",
+        type=int,
+        default=0,
+        metavar="S",
+        help="of phantoms, pre-trainings and fine-tunings (default: 0)",
+    )
     group.add_argument("--pretrain-seeds", type=int, default=1, help="pre-trainings per method (default: 1)")
     group.add_argument(
         "--unseen",
@@ -164,6 +171,7 @@ def run(arguments: argparse.Namespace) -> Answer:
         labels=numbers(arguments.labels, "--labels"),
         folds=None if arguments.folds is None else positive(arguments.folds, "--folds"),
         seeds=positive(arguments.seeds, "--seeds"),
+        first_seed=arguments.first_seed,
         pretrain_seeds=positive(arguments.pretrain_seeds, "--pretrain-seeds"),
         unseen=arguments.unseen,
         modes=modes(arguments.mode),

@@ -123,8 +123,8 @@ def finetune_here(cell: Finetuning, start: Path | None, chosen: Draw) -> Finetun
 
 
 def shows_picture(cell: Finetuning, splits: Splits) -> bool:
-    """The first fine-tuning per row, label count and mode saves a prediction for the visual comparison."""
-    return cell.fold == 0 and cell.seed == 0 and cell.site in (None, next(iter(splits.sites)))
+    """The first fold of each row, label count and mode saves a prediction for the visual comparison."""
+    return cell.fold == 0 and cell.site in (None, next(iter(splits.sites)))
 
 
 def save_picture(path: Path, evaluator: VolumeEvaluator, validation: tuple[str, ...]) -> None:

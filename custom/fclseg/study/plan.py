@@ -24,6 +24,7 @@ class Request:
     data: Dataset
     target: Dataset
     baseline: str | None
+    first_seed: int = 0
     unseen: bool = False  # one pre-training per fold, without its held-out patients
     pooled: Dataset | None = None  # ``data`` with all patients at one site, for rows that are pre-trained there
 
@@ -83,7 +84,7 @@ def plan(request: Request) -> list[Planned]:
     places += [(site, labels) for site in sites for labels in request.labels if labels]
     return [
         Planned(row, cell)
-        for seed in range(request.seeds)
+        for seed in range(request.first_seed, request.first_seed + request.seeds)
         for fold in range(request.folds)
         for site, labels in places
         for mode in request.modes
@@ -117,7 +118,7 @@ def _cells(
     request: Request, row: TableRow, labels: int, site: str | None, fold: int, seed: int, mode: str
 ) -> list[Finetuning]:
     """One cell per pre-training seed. Random initialisation and the shipped weights have none."""
-    if labels == 0 and (not _segments(request, row) or mode != FULL or seed > 0):
+    if labels == 0 and (not _segments(request, row) or mode != FULL or seed > request.first_seed):
         return []
     if row.job == SHIPPED and mode != FULL:  # its encoder was not pre-trained
         return []
@@ -141,5 +142,6 @@ def _cells(
         # As many steps as one site takes in the federation, so that both networks are trained equally long.
         share = 1 / len(Splits.load(request.data.splits).sites)
         data, preset = request.pooled, preset.changed({"pretraining.epoch_share": share})
+    seeds = range(request.first_seed, request.first_seed + request.pretrain_seeds)
     first = Pretraining(row.job, 0, preset, data, row.options, fold if request.unseen else None)
-    return [replace(cell, pretraining=replace(first, seed=number)) for number in range(request.pretrain_seeds)]
+    return [replace(cell, pretraining=replace(first, seed=number)) for number in seeds]

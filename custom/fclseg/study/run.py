@@ -15,6 +15,7 @@ from fclseg.study.datasets import phantom_dataset, pooled_dataset, prepare_datas
 from fclseg.study.document import Study
 from fclseg.study.export import MODES, comparison_table, dice_table, markdown, write_exports
 from fclseg.study.job_options import FilterSpec, JobOptions
+from fclseg.study.plain_words import plain_words
 from fclseg.study.plan import Planned, Request, plan
 from fclseg.study.report.page import write_report
 from fclseg.study.results import empty_document, study_document
@@ -39,6 +40,7 @@ class Options:
     labels: tuple[int, ...] = (1, 2, 4, 8)
     folds: int | None = None  # None: all folds of the split
     seeds: int = 1
+    first_seed: int = 0  # of phantoms, pre-trainings and fine-tunings
     pretrain_seeds: int = 1
     unseen: bool = False  # one pre-training per fold
     modes: tuple[str, ...] = ("full",)
@@ -123,6 +125,7 @@ def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: 
         labels=options.labels,
         folds=options.folds or Splits.load(target.splits).folds,
         seeds=options.seeds,
+        first_seed=options.first_seed,
         pretrain_seeds=options.pretrain_seeds,
         unseen=options.unseen,
         modes=options.modes,
@@ -143,14 +146,14 @@ def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Datase
     elif options.sites_by or options.hold_out:
         raise FCLSegError("--sites-by and --hold-out are about hospitals in your data: give --data as well")
     else:
-        data = phantom_dataset("acdc", out, sites=options.sites, patients=options.patients)
+        data = phantom_dataset("acdc", out, sites=options.sites, patients=options.patients, seed=options.first_seed)
     if table.name != "transfer":
         return data, data
     if options.transfer_data is not None:
         return data, prepare_dataset(options.transfer_data, out, sites=1)
     if options.data is not None:
         raise FCLSegError("the transfer table fine-tunes on a second data set: give its folder as --transfer-data")
-    return data, phantom_dataset("hvsmr", out, sites=1, patients=options.patients, seed=1)
+    return data, phantom_dataset("hvsmr", out, sites=1, patients=options.patients, seed=options.first_seed + 1)
 
 
 def show(studied: Studied) -> None:
@@ -167,3 +170,5 @@ def show(studied: Studied) -> None:
         print(f"{len(failures)} cells failed; run the same command to try them again", file=sys.stderr)
     print(f"report: {studied.report}")
     print(f"tables: {studied.folder}/table.md, table.csv, runs.csv, study.json")
+    for sentence in plain_words(document):
+        print(sentence)
