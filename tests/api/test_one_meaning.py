@@ -66,6 +66,36 @@ def test_data_split(place, ask, tmp_path):
     assert (tmp_path / "typed.json").read_bytes() == (tmp_path / "called.json").read_bytes()
 
 
+def test_pretrain(place, ask, tmp_path):
+    """``tests/api/test_pretraining.py`` compares both ways to run, in one process and with NVFlare."""
+    told = ask("pretrain", "--job", "fedsimclr", "--data", place / "data", "--preset", "demo", "--rounds", 1,
+               "--set", "batch_size=8", "--runs", tmp_path, "--name", "typed", "--in-process")  # fmt: skip
+    changes = {"batch_size": 8}
+    run = api.pretrain("fedsimclr", place / "data", tmp_path / "called", preset="demo", rounds=1, changes=changes)
+    assert told["losses"] == run.losses and told["networks"] == run.networks == {}
+    typed, called = read_tensors(told["encoders"][""])[0], read_tensors(run.encoder)[0]
+    assert all((typed[name] == tensor).all() for name, tensor in called.items())
+
+
+def test_submit(ask, tmp_path, monkeypatch):
+    """The job that would be submitted. ``tests/poc`` submits to real parties."""
+    (tmp_path / "kit" / "startup").mkdir(parents=True)
+    (tmp_path / "kit" / "startup" / "fed_admin.json").write_text("{}")
+    jobs = []
+    monkeypatch.setattr(
+        "fclseg.api.submitting.submit_job", lambda job, kit: jobs.append(contents(job, "*.json")) or f"job-{len(jobs)}"
+    )
+    told = ask("submit", "fclopt_dp", "--kit", tmp_path / "kit", "--preset", "demo", "--rounds", 3, "--min-sites", 2,
+               "--set", "local_epochs=2", "--name", "mine")  # fmt: skip
+    submitted = api.submit("fclopt_dp", tmp_path / "kit", preset="demo", rounds=3, min_sites=2,
+                           changes={"local_epochs": 2}, seed=0, run="mine")  # fmt: skip
+    assert told == {"run": "mine", "job": "job-1"} and submitted == api.Submitted("mine", "job-2")
+    typed, called = jobs
+    assert {name for name in typed if typed[name] != called[name]} <= {"meta.json"}, "which has the command"
+    lines = [json.loads(line) for line in (tmp_path / "kit" / "submitted.jsonl").read_text().splitlines()]
+    assert [line["job"] for line in lines] == ["job-1", "job-2"]
+
+
 def test_finetune(place, model, ask, tmp_path):
     told = ask("finetune", place / "data", "--out", tmp_path / "typed", "--preset", "demo", "--epochs", EPOCHS)
     typed, called = read_tensors(told["model"]), read_tensors(model.model)

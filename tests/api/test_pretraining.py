@@ -11,6 +11,7 @@ from fclseg.methods.training import train_round
 from fclseg.networks.loading import read_tensors
 from fclseg.presets import get_preset
 from fclseg.privacy.protections import PrivacySettings
+from fclseg.resources import shipped_model
 
 ROWS_TO_COMPARE = ("fclopt_dp", "fclopt_ptnu", "fcl", "fedu", "local_cl")
 PRESET = get_preset("demo", rounds=3, bank_size=24, batch_size=8)
@@ -49,7 +50,6 @@ def test_local_cl_keeps_an_encoder_per_site(data, tmp_path):
         _ = run.encoder
 
 
-@pytest.mark.timeout(400)
 def test_nvflare_is_not_imported_where_it_is_not_used():
     code = "import sys, fclseg.api; sys.exit('nvflare' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
@@ -59,9 +59,9 @@ def test_nvflare_is_not_imported_where_it_is_not_used():
     ("job", "options", "complaint"),
     [
         ("fclop", {}, "there is no job 'fclop'"),
-        ("finetune_federated", {}, "trains on labels"),
-        ("fclopt", {"nvflare": True, "encoder": len}, "leave out 'encoder' or 'nvflare'"),
-        ("fclopt", {"sites": 3}, "fewer than the 2 folds"),
+        ("fclopt", {"nvflare": True, "architecture": len}, "leave out 'architecture'"),
+        ("fclopt", {"splits": "nowhere.json"}, "nowhere.json does not exist"),
+        ("fclopt", {"sites_by": "colour"}, "no Info.cfg has an entry 'colour'"),
         ("fclopt", {"privacy": PrivacySettings(perturb=0.5)}, "sends no features"),
         ("fcl", {"privacy": PrivacySettings(perturb=2.0)}, "'perturb' as 2.0"),
     ],
@@ -88,3 +88,24 @@ def test_an_interrupted_run_continues_and_ends_with_the_same_encoder(data, tmp_p
     assert rounds == [0, 0, 1, 1, 1, 2, 2] and again.losses == whole.losses
     ours, theirs = read_tensors(again.encoder)[0], read_tensors(whole.encoder)[0]
     assert all((ours[name] == theirs[name]).all() for name in theirs)
+
+
+def test_the_whole_network_of_a_method_that_trains_one_is_returned(data, tmp_path):
+    """From the shipped network, for the few rounds that adapt it; the decoder comes from there, too."""
+    preset = get_preset("small", local_epochs=1, epoch_share=0.2, adaptation_rounds=1)
+    run = pretrain("mean_teacher", data, tmp_path / "run", preset=preset)
+    assert len(run.losses) == 1, "adaptation_rounds, not the preset's forty"
+    trained, shipped = read_tensors(run.network)[0], read_tensors(shipped_model("acdc_unet"))[0]
+    assert set(trained) == set(shipped)
+    head = "decoder.head.weight"
+    assert (trained[head] - shipped[head]).abs().max() < 0.1 * shipped[head].abs().max(), "it starts from its decoder"
+    plain = pretrain("fedsimclr", data, tmp_path / "plain", preset=get_preset("demo", rounds=1))
+    with pytest.raises(FCLSegError, match="trains an encoder only: use encoder"):
+        _ = plain.network
+
+
+def test_hospitals_of_a_table_are_the_sites(data, tmp_path):
+    table = tmp_path / "sites.csv"
+    table.write_text("patient,site\n" + "".join(f"patient00{n},{'north' if n < 3 else 'south'}\n" for n in range(1, 5)))
+    run = pretrain("local_cl", data, tmp_path / "run", preset=get_preset("demo", rounds=1), sites_by=str(table))
+    assert list(run.encoders) == ["north", "south"]

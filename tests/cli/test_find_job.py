@@ -11,8 +11,8 @@ import pytest
 
 import fclseg
 from fclseg.cli import main
-from fclseg.cli.jobs import find_job
 from fclseg.errors import FCLSegError
+from fclseg.flare.find_job import find_job
 from fclseg.flare.launch import read_job
 from fclseg.methods.exchange import ROWS, Flow, Row
 

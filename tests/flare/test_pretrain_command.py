@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from fclseg.anatomy.folders import read_folder
-from fclseg.cli import build_parser, main
-from fclseg.cli.pretrain import RoundLines, _changes, _sites
+from fclseg.api.pretraining import _places, settle
+from fclseg.api.round_lines import RoundLines
+from fclseg.cli import main
 from fclseg.data.sites import Splits
 from fclseg.engine.run_folder import RunFolder
 from fclseg.engine.run_settings import RunSettings
@@ -54,7 +55,7 @@ def _run_folder(tmp_path, **changes):
 
 def test_a_complete_run_is_not_started_again(tmp_path, capsys):
     folder = _run_folder(tmp_path)
-    (folder.path / "result.json").touch()
+    (folder.path / "result.json").write_text('{"encoders": {"": "encoder.safetensors"}}')
     arguments = ["pretrain", "--job", str(JOB), "--preset", "demo", "--runs", str(tmp_path / "runs")]
     assert main(arguments) == 0
     assert "is complete; --fresh starts it over" in capsys.readouterr().out
@@ -99,12 +100,12 @@ def hospitals(tmp_path):
     return ["--data", str(tmp_path / "data"), "--splits", str(tmp_path / "splits.json")]
 
 
-def test_sites_are_those_of_the_split(hospitals, capsys):
-    arguments = ["pretrain", "--job", str(JOB), *hospitals]
-    assert _sites(build_parser().parse_args(arguments)) == ["north", "south_2"]
-    assert _sites(build_parser().parse_args([*arguments, "--sites", "2"])) == ["north", "south_2"]
-    assert _sites(build_parser().parse_args(["pretrain", "--job", "x"])) == ["site-1", "site-2"]
-    assert main([*arguments, "--sites", "3"]) == 1
+def test_sites_are_those_of_the_split(hospitals, tmp_path, capsys):
+    _, data, _, splits = hospitals
+    assert _places(data, splits, None, None, tmp_path, 0)[1] == ["north", "south_2"]
+    assert _places(data, splits, None, 2, tmp_path, 0)[1] == ["north", "south_2"]
+    assert _places(None, None, None, None, tmp_path, 0)[1] == ["site-1", "site-2"]
+    assert main(["pretrain", "--job", str(JOB), *hospitals, "--sites", "3"]) == 1
     assert "--sites 3 contradicts" in (error := capsys.readouterr().err) and "2 sites (north, south_2)" in error
 
 
@@ -125,43 +126,47 @@ def test_hospitals_keep_their_names_in_the_simulator(hospitals, tmp_path, monkey
     assert all(record["bytes"][site]["up"]["wire"] > 0 for site in ("north", "south_2"))
 
 
+def settled(job, changes=(), network=None, **given):
+    """The settings of a run of a job with the preset small."""
+    return settle({"job": job, **given}, "small", dict(changes), network, None, {})
+
+
 def test_a_labelled_job_takes_the_budget_of_the_preset_it_is_given():
-    arguments = ["pretrain", "--job", "x", "--preset", "small", "--set", "finetuning_batch_size=4"]
-    settings = _changes(build_parser().parse_args(arguments), {"job": "finetune_federated"})
-    assert settings["changes"] == {
+    changes = {"finetuning_batch_size": 4}
+    assert settled("finetune_federated", changes).changes == {
         "pretraining.rounds": 10,
         "pretraining.local_epochs": 30,
         "pretraining.batch_size": 4,
         "finetuning.batch_size": 4,
     }
-    assert _changes(build_parser().parse_args(arguments), {"job": "fedbyol"})["changes"] == {"finetuning.batch_size": 4}
+    assert settled("fedbyol", changes).changes == {"finetuning.batch_size": 4}
 
 
 def test_fine_tuning_from_a_network_takes_the_settings_of_networks_that_segment(tmp_path):
-    parse, small = build_parser().parse_args, get_preset("small").finetuning
-    command = ["pretrain", "--job", "x", "--preset", "small", "--network"]
+    small = get_preset("small").finetuning
     for network in ("shipped", str(shipped_model("acdc_unet"))):
-        settings = _changes(parse([*command, network]), {"job": "finetune_federated"})
-        changes = settings["changes"]
-        assert settings["network"] == network
-        assert (changes["finetuning.lr"], changes["finetuning.start_share"]) == (small.model_lr, 0.5)
-        assert changes["pretraining.rounds"] * changes["pretraining.local_epochs"] == small.model_steps == 120
-    settings = _changes(
-        parse([*command, "shipped", "--set", "finetuning.start_share=0"]), {"job": "finetune_federated"}
-    )
-    assert settings["changes"]["finetuning.start_share"] == 0
-    other = _changes(parse([*command, "shipped"]), {"job": "fcl"})
-    assert (other["network"], other["changes"]) == ("shipped", {})
+        settings = settled("finetune_federated", network=network)
+        changes = settings.changes
+        assert settings.network == network
+        assert (changes["finetuning.lr"], changes["finetuning.start_share"]) == (
+            small.model_lr,
+            small.model_start_share,
+        )
+        assert changes["pretraining.rounds"] * changes["pretraining.local_epochs"] == small.model_steps
+    own = settled("finetune_federated", {"finetuning.start_share": 0}, "shipped")
+    assert own.changes["finetuning.start_share"] == 0
+    other = settled("fcl", network="shipped")
+    assert (other.network, other.changes) == ("shipped", {})
     save_network(tmp_path / "motion.safetensors", FreezableUNet((2, 4), 1), {})
     with pytest.raises(FCLSegError, match=r"motion\.safetensors does not segment: give a model\.safetensors"):
-        _changes(parse([*command, str(tmp_path / "motion.safetensors")]), {"job": "finetune_federated"})
+        settled("finetune_federated", network=tmp_path / "motion.safetensors")
 
 
 def test_a_job_keeps_its_own_start():
-    arguments = build_parser().parse_args(["pretrain", "--job", "x", "--preset", "small"])
-    settings = _changes(arguments, {"job": "mean_teacher"})
-    assert (settings["network"], settings["changes"]) == ("shipped", {"pretraining.rounds": 2})
-    assert _changes(arguments, {"job": "fcl", "network": "/srv/own.safetensors"})["network"] == "/srv/own.safetensors"
+    settings = settled("mean_teacher")
+    assert (settings.network, settings.rounds) == ("shipped", get_preset("small").pretraining.adaptation_rounds)
+    assert settled("fcl", network=None, **{"preset": "demo"}).network is None
+    assert settle({"job": "fcl", "network": "/own"}, "small", {}, None, None, {}).network == "/own"
 
 
 def test_one_line_per_round(tmp_path, capsys):

@@ -37,11 +37,11 @@ def test_every_option_of_pretrain_reaches_the_job(started, shared_folder, tmp_pa
     )
     arguments = ["--job", ROOT / "jobs" / "fclopt_dp", "--data", shared_folder, "--splits", splits, "--preset", "demo",
                  "--rounds", 7, "--seed", 5, "--fraction", 0.5, "--fold", 1, "--name", "mine", "--runs", tmp_path,
-                 "--set", "local_epochs=3", "--set", "channels=2,4", "--diagnostics"]  # fmt: skip
+                 "--set", "local_epochs=3", "--set", "channels=2,4"]  # fmt: skip
     assert main(["pretrain", *map(str, arguments)]) == 1  # nothing was trained, and the message says so
     assert "ended without an encoder" in capsys.readouterr().err
     expected = {"job": "fclopt_dp", "preset": "demo", "rounds": 7, "seed": 5, "fraction": 0.5, "fold": 1, "run": "mine"}
-    expected |= {"diagnostics": True, "pickup_timeout": 180}
+    expected |= {"pickup_timeout": 180}
     assert {name: started["settings"][name] for name in expected} == expected
     assert started["settings"]["changes"] == {"pretraining.local_epochs": 3, "networks.channels": [2, 4]}
     assert started["sites"] == ["north", "south"]
