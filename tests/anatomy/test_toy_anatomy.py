@@ -121,7 +121,7 @@ def test_sites_fine_tune_the_organ_together(place):
     job = "finetune_federated"
     options = "--preset demo --sites 2 --data data --set finetuning.epochs=2 --set finetuning.rounds=2 --name toy"
     printed = python(place, "-c", TYPED, "pretrain", "--job", job, *options.split(), timeout=800)
-    assert f"model: {place / 'runs' / 'toy' / 'model.safetensors'}" in printed
+    assert f"network: {place / 'runs' / 'toy' / 'model.safetensors'}" in printed
     settings = json.loads((place / "runs" / "toy" / "config.json").read_text())["settings"]
     assert settings["anatomy"] == "kidney"
     code = BUNDLE_RUNS[BUNDLE_RUNS.rindex("run(") :].replace("out/model", "runs/toy/model")

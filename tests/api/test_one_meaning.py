@@ -90,7 +90,7 @@ def test_submit(ask, tmp_path, monkeypatch):
     submitted = api.submit("fclopt_dp", tmp_path / "kit", preset="demo", rounds=3, min_sites=2,
                            changes={"local_epochs": 2}, seed=0, run="mine")  # fmt: skip
     assert told == {"run": "mine", "job": "job-1"} and submitted == api.Submitted("mine", "job-2")
-    typed, called = jobs
+    typed, called = ({name: json.loads(text) for name, text in job.items()} for job in jobs)
     assert {name for name in typed if typed[name] != called[name]} <= {"meta.json"}, "which has the command"
     lines = [json.loads(line) for line in (tmp_path / "kit" / "submitted.jsonl").read_text().splitlines()]
     assert [line["job"] for line in lines] == ["job-1", "job-2"]

@@ -13,8 +13,6 @@ from inprocess import InProcess
 
 from fclseg.phantom.dataset import write_phantom
 
-pytestmark = pytest.mark.timeout(600)  # separate processes, on a machine that may be busy
-
 HEAVY = ("monai", "matplotlib", "ignite", "tensorboard", "torch._dynamo")
 REPORT = "import sys; print([name for name in {names!r} if name in sys.modules], file=sys.stderr)"
 RUN = """

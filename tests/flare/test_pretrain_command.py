@@ -115,7 +115,6 @@ def test_a_site_that_nvflare_cannot_name_is_refused(tmp_path):
 
 
 @pytest.mark.simulator
-@pytest.mark.timeout(600)
 def test_hospitals_keep_their_names_in_the_simulator(hospitals, tmp_path, monkeypatch):
     monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))
     arguments = ["pretrain", "--job", str(JOB.with_name("fedbyol")), *hospitals, "--preset", "demo", "--rounds", "1"]

@@ -21,7 +21,7 @@ from fclseg.networks.unet import UNet
 from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import get_preset
 
-pytestmark = [pytest.mark.simulator, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.simulator
 
 SETTINGS = {"preset": "demo", "rounds": 3, "seed": 3, "changes": {"batch_size": 8}}
 
@@ -70,6 +70,9 @@ def test_the_run_folder_tells_what_happened(reference):
     report = load_encoder(UNet(get_preset("demo").networks.channels, classes=4), reference.run / "encoder.safetensors")
     assert not report.missing and not report.unexpected
     assert list((reference.run / "tensorboard" / "site-1").glob("events*"))
+    last = reference.log.splitlines()[-4:]
+    assert f"encoder: {reference.run / 'encoder.safetensors'}" in last, last
+    assert any(line.startswith("next: fclseg finetune LABELLED --out my_model --encoder ") for line in last), last
 
 
 @pytest.mark.nightly
@@ -82,11 +85,10 @@ def test_a_new_process_for_every_task_gives_the_same_bits(tmp_path, cache, data,
 def test_killed_in_a_round_and_continued_gives_the_same_bits(tmp_path, cache, data, reference):
     simulation = Simulation(tmp_path, cache, reference.job.name, SETTINGS, data)
     process = simulation.start("-n", "2", "-t", "2")
-    deadline = time.monotonic() + 200
-    while not simulation.rounds and time.monotonic() < deadline:
+    while not simulation.rounds:
+        assert process.poll() is None, simulation.log[-3000:]
         time.sleep(0.02)
-    time.sleep(0.7)
-    simulation.kill(process)
+    simulation.kill(process)  # right after the first of three rounds: the second is under way
     assert 1 <= len(simulation.rounds) < 3
     continued, checkpoint = len(simulation.rounds), simulation.final()
     assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]
@@ -154,7 +156,7 @@ def test_federated_fine_tuning_gives_a_network_that_the_bundle_segments_with(tmp
     bundle = Path(__file__).parents[2] / "bundles" / "acdc_unet"
     command = [sys.executable, "-m", "monai.bundle", "run", "--config_file", str(bundle / "configs" / "inference.json")]
     command += ["--bundle_root", str(bundle), "--checkpoint", str(model), "--output_dir", str(tmp_path / "eval")]
-    done = subprocess.run([*command, "--dataset_dir", str(data)], capture_output=True, text=True, timeout=200)
+    done = subprocess.run([*command, "--dataset_dir", str(data)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "eval").glob("*_seg.nii.gz"))) >= 8
 

@@ -13,7 +13,7 @@ from fclseg.flare.stream_timers import Clock, FinishedStream, replace_by_note, s
 
 
 def _until(done) -> bool:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 1800
     while not done() and time.monotonic() < deadline:
         time.sleep(0.01)
     return done()

@@ -69,7 +69,6 @@ def trained(tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 def test_mlflow_has_every_round_of_every_site(trained):
     folder, values = trained("mlflow")
     from mlflow.tracking.client import MlflowClient
@@ -86,7 +85,6 @@ def test_mlflow_has_every_round_of_every_site(trained):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 def test_wandb_keeps_every_round_of_every_site_offline(trained):
     folder, values = trained("wandb")
     from wandb.proto import wandb_internal_pb2

@@ -119,7 +119,7 @@ def test_a_started_site_lets_go_of_the_callers_output_and_imports_nothing_from_i
     code = f"import sys; sys.executable = {str(python)!r}; from pathlib import Path\n"
     code += f"from fclseg.flare.kits.service import start_kit; start_kit(Path({str(kit.path)!r}))"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    said, deadline = tmp_path / "said", time.monotonic() + 50
+    said, deadline = tmp_path / "said", time.monotonic() + 1800
     command = [sys.executable, "-P", "-c", code]
     try:
         subprocess.run(

@@ -18,7 +18,6 @@ NVFLARE = Path(sys.executable).with_name("nvflare")
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(300)
 def test_the_key_stays_at_the_hospital_and_the_kit_is_ours(tmp_path):
     coordinator, hospital = tmp_path / "coordinator", tmp_path / "hospital"
 

@@ -49,10 +49,9 @@ def test_kits_come_out_closed(poc, tmp_path):
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 def test_server_and_two_sites_as_processes(tmp_path):
     command = [sys.executable, str(POC / "run.py"), "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=850)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "0 missing, 0 unexpected" in done.stdout
     records = [json.loads(line) for line in next(tmp_path.rglob("download/**/rounds.jsonl")).read_text().splitlines()]

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 NVFLARE = Path(sys.executable).with_name("nvflare")
 SECONDS = 600
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(params=[("-n", "2"), ("-i", "poc/project.yml")], ids=["its-kits", "our-kits"])

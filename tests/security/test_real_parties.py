@@ -23,7 +23,7 @@ from fclseg.methods.exchange import get_row
 from fclseg.phantom.dataset import write_phantom
 from fclseg.privacy.accountant import epsilon
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.nightly
 
 SITES = ("site-1", "site-2")
 
@@ -37,7 +37,7 @@ def server(tmp_path_factory):
         write_phantom(federation.out / "data" / site, patients=2, frames=2, seed=number)
         federation.configure(site, **healthy(federation, site))
     federation.start(SERVER)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 1800
     while not reachable(federation) and time.monotonic() < deadline:
         time.sleep(0.5)
     yield federation
@@ -126,7 +126,7 @@ def self_signed(kit: Path) -> None:
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", subject]
     startup = kit / "startup"
     command += ["-keyout", str(startup / "client.key"), "-out", str(startup / "client.crt")]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def another_name(kit: Path) -> None:
@@ -276,7 +276,7 @@ def holding(folder: Path, text: str) -> list[Path]:
             if text.encode() in content:
                 found.append(path)
             elif content[:2] == b"PK":
-                listing = subprocess.run(["unzip", "-p", str(path)], capture_output=True, timeout=60)
+                listing = subprocess.run(["unzip", "-p", str(path)], capture_output=True)
                 found += [path] if text.encode() in listing.stdout else []
     return found
 
@@ -287,7 +287,7 @@ def test_after_twenty_failures_the_server_knows_no_patient(sites):
     sites.configure("site-2", **break_site(broken / "first", "truncated", healthy(sites, "site-2")))
     job_id = sites.submit(real_job(sites, "fedbyol", rounds=len(FAULTS) + 10, min_sites=1))
     problems = sites.kit("site-2") / "runs" / "problems.log"
-    failed, deadline = [], time.monotonic() + 900
+    failed, deadline = [], time.monotonic() + 1800
     for number, fault in enumerate(FAULTS):
         own = break_site(broken / str(number) / "data", fault, healthy(sites, "site-2"))
         write_text(sites.kit("site-2") / LOCAL_FILE, json.dumps(own))

@@ -46,6 +46,8 @@ def register(subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> Answer:
     from fclseg.api import pretrain
+    from fclseg.engine.next_step import next_steps
+    from fclseg.engine.run_folder import RunFolder
 
     trained = pretrain(
         arguments.job,
@@ -67,8 +69,5 @@ def run(arguments: argparse.Namespace) -> Answer:
         codec=arguments.codec,
         tracking=arguments.tracking,
     )
-    for path in trained.encoders.values():
-        print(f"encoder: {path}")
-    for path in trained.networks.values():
-        print(f"model: {path}")
+    print(*next_steps(RunFolder(trained.folder)), sep="\n")
     return Answer(trained)

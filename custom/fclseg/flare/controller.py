@@ -30,6 +30,7 @@ from fclseg.engine.simulation import shared_places
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError, PassingError
 from fclseg.flare.authenticated import trust_tokens
+from fclseg.flare.farewell import say_at_the_end
 from fclseg.flare.fast_simulator import end_simulation, gave_up, speed_up_simulator
 from fclseg.flare.free_memory import return_free_memory
 from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
@@ -138,7 +139,9 @@ class RoundController(Controller):
             return self._ask(task_name, messages, timeout, accept, abort_signal, fl_ctx)
 
         loop.run(ask, lambda text: self.log_info(fl_ctx, text))
-        if not place.simulated:
+        if place.simulated:
+            say_at_the_end(folder)
+        else:
             folder.publish(Path(self._engine.get_workspace().get_run_dir(fl_ctx.get_job_id())) / "fclseg")
 
     def _ask(
