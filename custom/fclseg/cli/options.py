@@ -7,7 +7,7 @@ from fclseg.errors import FCLSegError
 
 def add_run_options(parser: argparse.ArgumentParser, network: str) -> None:
     """What can be chosen for every run, simulated or not; ``network`` says where the file to start from is."""
-    parser.add_argument("--preset", default="small", help="demo, small or paper (default small)")
+    parser.add_argument("--preset", default="small", help="demo, small, standard or paper (default small)")
     parser.add_argument("--rounds", type=int, metavar="R", help="number of rounds (default: the preset's)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed of the whole run (default 0)")
     parser.add_argument(

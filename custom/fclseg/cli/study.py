@@ -66,7 +66,7 @@ def register(subparsers) -> None:
         "--preset",
         default="small",
         choices=list(PRESETS),
-        help="size of images, networks and training: demo, small or paper (default: small)",
+        help="size of images, networks and training: demo, small, standard or paper (default: small)",
     )
     running.add_argument("--rounds", type=int, help="pre-training rounds (default: the preset's)")
     running.add_argument(
