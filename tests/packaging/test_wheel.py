@@ -83,7 +83,7 @@ def test_bundles_and_jobs_are_in_the_wheel_as_files(wheel):
             assert archive.read(f"fclseg/{path.relative_to(CHECKOUT)}") == path.read_bytes()
     assert {f"fclseg/jobs/{job}/meta.json" for job in ROWS} <= set(content)
     assert not [name for name in content if name.startswith(("tests", "custom"))]
-    weights = {f"fclseg/bundles/{name}_unet/models/model.safetensors" for name in RECIPES}
+    weights = {f"fclseg/{recipe.path.relative_to(CHECKOUT)}" for recipe in RECIPES.values()}
     assert {name for name in content if "/models/" in name} == weights
 
 

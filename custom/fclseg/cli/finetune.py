@@ -29,7 +29,9 @@ def register(subparsers) -> None:
         help="start from a whole network instead, for example a run's model.safetensors; 'shipped': the bundle's own "
         "weights, which were trained only on phantoms and are the best start with few labelled patients",
     )
-    parser.add_argument("--preset", default="small", metavar="NAME", help="demo, small, standard or paper (default small)")
+    parser.add_argument(
+        "--preset", default="small", metavar="NAME", help="demo, small, standard or paper (default small)"
+    )
     parser.add_argument("--epochs", type=int, metavar="N", help="train this many epochs instead of until convergence")
     parser.add_argument(
         "--train-on-all", action="store_true", help="hold out no patients; the model is then not scored"
