@@ -18,10 +18,8 @@ from fclseg.cli.options import preset_change
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
 from fclseg.federation.codecs.codec import Codec
-from fclseg.federation.codecs.exact import Exact, Float16
-from fclseg.federation.codecs.rotation import Rotation
+from fclseg.federation.codecs.exact import Exact
 from fclseg.federation.codecs.steps import Steps
-from fclseg.federation.codecs.topk import TopK
 from fclseg.federation.codecs.uniform import Uniform
 from fclseg.federation.states import Arrays, array_bytes, parameter_names, to_arrays
 from fclseg.methods.registry import build_method
@@ -31,10 +29,8 @@ from fclseg.presets import Preset, full_name, get_preset
 
 COMPONENTS = ("online", "predictor")
 FAMILIES = {
-    "every bit, float16": [Exact(), Float16()],
+    "every bit": [Exact()],
     "uniform, per channel": [Uniform(bits) for bits in (8, 4, 2)],
-    "rotation": [Rotation(bits) for bits in (4, 3, 2, 1)],
-    "top-k, 4 bits": [TopK(share, Uniform(4, 256)) for share in (0.5, 0.2, 0.1, 0.05)],
     "steps (tiny)": [Steps(bits) for bits in (3.0, 2.0, 1.4, 1.0, 0.5)],
 }
 

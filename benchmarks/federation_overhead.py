@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from fclseg.cli import main as fclseg
-from fclseg.flare import site_starter
+from fclseg.flare.patches import site_starter
 from fclseg.phantom.dataset import write_phantom
 
 ROOT = Path(__file__).parents[1]

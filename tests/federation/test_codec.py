@@ -10,20 +10,15 @@ from hypothesis import strategies as st
 
 from fclseg.errors import FCLSegError
 from fclseg.federation.codecs.codec import ChecksumError, Codec, checksum
-from fclseg.federation.codecs.exact import Exact, Float16
+from fclseg.federation.codecs.exact import Exact
 from fclseg.federation.codecs.features import decode_features, encode_features, first_rows
 from fclseg.federation.codecs.presets import CODECS, get_codec
-from fclseg.federation.codecs.rotation import Rotation
 from fclseg.federation.codecs.steps import Steps
-from fclseg.federation.codecs.topk import TopK
 from fclseg.federation.codecs.uniform import Uniform
 
 ALL = {
     **{name: pair.networks for name, pair in CODECS.items()},
-    "float16": Codec(Float16()),
-    "4bit": Codec(Uniform(4, 256)),
-    "rotation": Codec(Rotation(1), halves=True),
-    "topk": Codec(TopK(0.05, Uniform(4, 64))),
+    "4bit": Codec(Uniform(4), halves=True),
     "raw": Codec(Exact(), compress=False),
 }
 
@@ -63,7 +58,7 @@ def test_both_ends_hold_the_same_network(name, with_reference):
     assert identical(arrays, network(2)), "the sender's network was changed"
     assert np.array_equal(codec.encode(arrays, reference, seed=7).message, sent.message)
     error = square(arrays, sent.decoded) / square(arrays, reference)
-    assert error < {"4bit": 0.06, "tiny": 0.3, "rotation": 0.5, "topk": 0.8}.get(name, 0.02)
+    assert error < {"4bit": 0.06, "tiny": 0.3}.get(name, 0.02)
     for small in ("conv.bias", "bn.running_mean", "bn.running_var"):
         exact = 0 if not codec.halves else 2**-11 if with_reference else 2**-10
         assert np.all(np.abs(sent.decoded[small] - arrays[small]) <= exact * np.abs(arrays[small]) + exact)
@@ -102,7 +97,7 @@ def test_a_small_change_is_a_short_lossless_message():
     assert CODECS["lossless"].networks.encode(after).message.size > 20_000
 
 
-@pytest.mark.parametrize("name", ["8bit", "tiny", "topk", "rotation", "4bit"])
+@pytest.mark.parametrize("name", ["8bit", "tiny", "4bit"])
 def test_error_feedback_sums_to_the_truth(name):
     """What arrived in all rounds plus what is still to be sent equals everything that there was to send."""
     codec, reference, memory = ALL[name], network(0), {}
@@ -134,21 +129,18 @@ def test_a_variance_never_arrives_negative():
     assert sent.decoded["bn.running_var"].min() >= 0
 
 
-def test_other_reference_other_seed_other_codec_other_network():
+def test_other_reference_other_codec_other_network():
     arrays, reference = network(2), network(1)
     for codec in ALL.values():
         message = codec.encode(arrays, reference, seed=1).message
         with pytest.raises(ChecksumError, match="not the one that was sent"):
             codec.decode(message, arrays, plus(reference, network(5), 1e-3), seed=1)
         with pytest.raises(FCLSegError, match="another codec"):
-            Codec(Uniform(8, 999)).decode(message[:3000], arrays, reference)
+            Codec(Steps(3.3)).decode(message[:3000], arrays, reference)
         with pytest.raises(FCLSegError):
             codec.decode(message, {**arrays, "more": arrays["conv.weight"]}, None, seed=1)
         with pytest.raises(FCLSegError, match="reference has different tensors"):
             codec.decode(message, arrays, {"conv.weight": arrays["conv.weight"]}, seed=1)
-    message = ALL["rotation"].encode(arrays, reference, seed=1).message
-    with pytest.raises(ChecksumError):
-        ALL["rotation"].decode(message, arrays, reference, seed=2)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -11,9 +11,9 @@ import pytest
 from nvflare.apis.fl_context import FLContext
 from nvflare.utils.job_launcher_utils import add_custom_dir_to_path
 
-from fclseg.flare import fast_simulator
 from fclseg.flare.controller import RoundController
-from fclseg.flare.fast_simulator import SiteStarter, StartedSite
+from fclseg.flare.patches import fast_simulator
+from fclseg.flare.patches.fast_simulator import SiteStarter, StartedSite
 
 MODULE = """
 import os, sys, time, torch
@@ -133,7 +133,7 @@ def test_a_run_that_is_over_waits_for_no_site(starter, tmp_path, monkeypatch):
 
 def test_real_parties_start_no_starter(monkeypatch):
     """NVFlare imports its simulator in every process, so that says nothing."""
-    import fclseg.flare.fast_simulator as module
+    import fclseg.flare.patches.fast_simulator as module
 
     assert not module.in_simulator()
     monkeypatch.setattr(module, "SiteStarter", lambda: pytest.fail("a starter was started"))

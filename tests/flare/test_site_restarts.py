@@ -15,9 +15,9 @@ from nvflare.apis.signal import Signal
 from nvflare.private.fed.app.simulator import simulator_runner
 from nvflare.private.fed.app.simulator.simulator_runner import SimulatorClientRunner
 
-from fclseg.flare import fast_simulator
 from fclseg.flare.controller import RoundController
-from fclseg.flare.site_restarts import MOST_RESTARTS, SiteRestarts
+from fclseg.flare.patches import fast_simulator
+from fclseg.flare.patches.site_restarts import MOST_RESTARTS, SiteRestarts
 from fclseg.phantom.dataset import write_phantom
 
 DIED, FAILED = (True, None, "site-1"), (True, "the next site", None)

@@ -13,7 +13,7 @@ from nvflare.apis.signal import Signal
 
 from fclseg.engine.messages import Message
 from fclseg.flare.controller import RoundController
-from fclseg.flare.site_task import SiteTask
+from fclseg.flare.patches.site_task import SiteTask
 
 SITES = [Client(f"site-{number}", f"token-{number}") for number in (1, 2)]
 

@@ -9,7 +9,9 @@ from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 from nvflare.fuel.f3.streaming.stream_const import StreamDataType, StreamHeaderKey
 
-from fclseg.flare.stream_timers import Clock, FinishedStream, replace_by_note, share_stream_timers
+from fclseg.flare import patches
+from fclseg.flare.executor import SiteExecutor
+from fclseg.flare.patches.stream_timers import Clock, FinishedStream, replace_by_note, share_stream_timers
 
 
 def _until(done) -> bool:
@@ -97,7 +99,6 @@ def test_streams_become_notes_and_notes_are_forgotten(monkeypatch):
 
 
 def test_every_job_process_shares_its_timers():
-    import fclseg.flare.controller
-    import fclseg.flare.executor  # noqa: F401
-
-    assert RxTask._schedule_remove_task.__module__ == "fclseg.flare.stream_timers"
+    patches.apply.cache_clear()
+    SiteExecutor("learner")
+    assert RxTask._schedule_remove_task.__module__ == "fclseg.flare.patches.stream_timers"

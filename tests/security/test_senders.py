@@ -11,7 +11,7 @@ from nvflare.private.defs import CellMessageHeaderKeys
 from nvflare.private.fed.server.fed_server import FederatedServer
 from nvflare.private.fed.server.server_command_agent import ServerCommandAgent
 
-from fclseg.flare.authenticated import trust_tokens
+from fclseg.flare.patches.authenticated import trust_tokens
 
 CLIENTS = {f"token-{number}": SimpleNamespace(name=f"site-{number}") for number in (1, 2)}
 ENTRANCES = [

@@ -29,29 +29,26 @@ from fclseg.engine.run_settings import RunSettings, start_over
 from fclseg.engine.simulation import shared_places
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError, PassingError
-from fclseg.flare.authenticated import trust_tokens
+from fclseg.flare import patches
 from fclseg.flare.farewell import say_at_the_end
-from fclseg.flare.fast_simulator import end_simulation, gave_up, speed_up_simulator
 from fclseg.flare.free_memory import return_free_memory
 from fclseg.flare.heartbeat import SILENT_SECONDS, Pulses
 from fclseg.flare.meter import WireMeter
+from fclseg.flare.patches.fast_simulator import end_simulation, gave_up
+from fclseg.flare.patches.site_task import SiteTask
 from fclseg.flare.references import check_references
-from fclseg.flare.site_task import SiteTask
-from fclseg.flare.stream_timers import share_stream_timers
 from fclseg.flare.wire import read_result, server_place, to_shareable
 from fclseg.methods.exchange import SHIPPED
 from fclseg.text import one_line
 
 POLL_SECONDS = 0.05
-share_stream_timers()
-speed_up_simulator()
-trust_tokens()
 
 
 class RoundController(Controller):
     """The NVFlare part of a run: choosing sites, sending tasks, waiting, and handling sites that fail."""
 
     def __init__(self, settings: dict[str, Any]):
+        patches.apply("server")
         super().__init__(task_check_period=POLL_SECONDS)
         self._given = settings
         self._meter = WireMeter("")

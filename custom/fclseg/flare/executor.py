@@ -19,22 +19,21 @@ from fclseg.engine.gate import OpenGate
 from fclseg.engine.messages import DISTANCE_TASK, PRETRAIN_TASK
 from fclseg.engine.site_work import answer
 from fclseg.errors import PublicError
+from fclseg.flare import patches
 from fclseg.flare.curves import send_curves
 from fclseg.flare.filters import asked
 from fclseg.flare.free_memory import return_free_memory
 from fclseg.flare.heartbeat import Heartbeat
-from fclseg.flare.stream_timers import share_stream_timers
 from fclseg.flare.wire import REASON, read_task, site_place, to_shareable
 from fclseg.hospital.gate import Gate
 from fclseg.hospital.problems import note_problem, public_sentence
-
-share_stream_timers()
 
 
 class SiteExecutor(LearnerExecutor):
     """Replaces NVFlare's own executor, which calls ``validate`` before training and has no ``distance`` task."""
 
     def __init__(self, learner_id: str):
+        patches.apply("site")
         super().__init__(learner_id, train_task=PRETRAIN_TASK)
         self.is_initialized: bool = False
         self._heartbeat = Heartbeat()

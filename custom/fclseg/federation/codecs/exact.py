@@ -1,4 +1,4 @@
-"""Coders that need no scale: all bits, or half precision."""
+"""Numbers without a scale: all bits, and half precision for small tensors."""
 
 from dataclasses import dataclass
 
@@ -25,20 +25,6 @@ class Exact:
     def decode(self, parts: Parts, numbers: Numbers, seed: int) -> np.ndarray:
         planes = read(parts, "bits", np.uint8, 4 * numbers.count).reshape(4, -1)
         return np.ascontiguousarray(planes.T).reshape(-1).view(np.float32)
-
-
-@dataclass(frozen=True)
-class Float16:
-    """Half precision. Values beyond its range are clipped to its largest number."""
-
-    def limits(self, numbers: Numbers) -> dict[str, int]:
-        return {"halves": 2 * numbers.count}
-
-    def encode(self, values: np.ndarray, numbers: Numbers, seed: int) -> Parts:
-        return {"halves": to_float16(values).tobytes()}
-
-    def decode(self, parts: Parts, numbers: Numbers, seed: int) -> np.ndarray:
-        return read(parts, "halves", np.float16, numbers.count).astype(np.float32)
 
 
 def to_float16(values: np.ndarray) -> np.ndarray:

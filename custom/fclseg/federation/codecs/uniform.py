@@ -1,4 +1,4 @@
-"""Equally spaced levels of 8, 4 or 2 bits, with one scale per channel or block."""
+"""Equally spaced levels of 8, 4 or 2 bits, with one scale per channel."""
 
 from dataclasses import dataclass
 
@@ -14,14 +14,13 @@ the largest value is a bad choice: 1.224 is the least-squares choice for a norma
 
 @dataclass(frozen=True)
 class Uniform:
-    """x ~ scale q with whole q in [-Q, Q], Q = 2^(bits-1) - 1. ``block`` numbers share a scale; 0: a channel does."""
+    """x ~ scale q with whole q in [-Q, Q], Q = 2^(bits-1) - 1. The numbers of a channel share a scale."""
 
     bits: int = 8
-    block: int = 0
 
     def __post_init__(self) -> None:
-        if self.bits not in LOADING or self.block < 0:
-            raise FCLSegError(f"{self.bits} bits in blocks of {self.block} are not possible: give 2, 4 or 8 bits")
+        if self.bits not in LOADING:
+            raise FCLSegError(f"{self.bits} bits are not possible: give 2, 4 or 8 bits")
 
     def limits(self, numbers: Numbers) -> dict[str, int]:
         return {"scales": 4 * self._lengths(numbers).size, "codes": packed_size(numbers.count, self.bits)}
@@ -55,9 +54,6 @@ class Uniform:
         return values
 
     def _lengths(self, numbers: Numbers) -> np.ndarray:
-        if self.block:
-            full, rest = divmod(numbers.count, self.block)
-            return np.array([self.block] * full + [rest] * (rest > 0), np.int64)
         if int(numbers.channels.sum()) != numbers.count:
-            raise FCLSegError("single numbers have no channels that share a scale: give a block length")
+            raise FCLSegError("single numbers have no channels that share a scale: choose a coder without scales")
         return numbers.channels

@@ -7,6 +7,7 @@ process at a site only once, when the job starts.
 """
 
 import contextlib
+import os
 import queue
 import threading
 import time
@@ -16,14 +17,14 @@ from typing import Any
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
-from nvflare.apis.fl_constant import FLContextKey, RunProcessKey, SystemComponents
+from nvflare.apis.fl_constant import ConfigVarName, FLContextKey, RunProcessKey, SystemComponents
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.job_def import ALL_SITES, Job, JobMetaKey, RunStatus
 from nvflare.private.fed.server.job_cmds import CLONED_META_KEYS
 
 from fclseg.engine.run_files import CONFIG, CONTINUED_AS, FACTS
 from fclseg.errors import PassingError
-from fclseg.flare.authenticated import trust_tokens
+from fclseg.flare import patches
 from fclseg.flare.heartbeat import SILENT_SECONDS
 from fclseg.flare.runs.attempts import Attempts
 from fclseg.flare.runs.overview import facts, read_run
@@ -32,6 +33,7 @@ from fclseg.locks import held
 
 OUTCOME_SECONDS = 60.0
 """How long NVFlare waits for the last word of a dead site after the job has ended."""
+OUTCOME_VARIABLE = f"NVFLARE_{ConfigVarName.CLIENT_OUTCOME_WAIT_TIMEOUT}".upper()
 LOCK, LOCK_SECONDS = ".server.lock", 10.0
 """In the store of jobs. A server that was just killed may still hold it for a moment."""
 KEPT = (*CLONED_META_KEYS, JobMetaKey.CUSTOM_PROPS.value, JobMetaKey.SUBMITTER_NAME.value)
@@ -52,7 +54,8 @@ class RunKeeper(FLComponent):
 
     def __init__(self) -> None:
         super().__init__()
-        trust_tokens()
+        patches.apply("parent")
+        os.environ.setdefault(OUTCOME_VARIABLE, str(OUTCOME_SECONDS))  # NVFlare reads it when it makes its job runner
         self._events: queue.Queue[tuple[str, str]] = queue.Queue()
         self._attempts = Attempts()
         self._runs: dict[str, SubmittedRun | None] = {}  # by job id
@@ -84,7 +87,6 @@ class RunKeeper(FLComponent):
             self.log_error(fl_ctx, f"this server continues no run: {error}")
             return
         runner = self._engine.job_runner
-        runner.client_outcome_wait_timeout = OUTCOME_SECONDS
         lost = self._manager.get_jobs_by_status([RunStatus.RUNNING, RunStatus.DISPATCHED], fl_ctx)
         runner.update_unfinished_jobs(fl_ctx)
         for job in lost:

@@ -28,9 +28,9 @@ from weakref import WeakSet
 
 from nvflare.private.fed.app.simulator import simulator_runner
 
-from fclseg.flare import site_starter
-from fclseg.flare.site_restarts import SiteRestarts
-from fclseg.flare.site_starter import Request
+from fclseg.flare.patches import site_starter
+from fclseg.flare.patches.site_restarts import SiteRestarts
+from fclseg.flare.patches.site_starter import Request
 
 SHORT_SECONDS = 0.02
 END_SECONDS = 30.0

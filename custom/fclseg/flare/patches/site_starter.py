@@ -3,7 +3,7 @@
 NVFlare's simulator starts a new interpreter for every task if it has fewer threads than sites, and importing NVFlare
 and PyTorch takes longer than a task of a small run. This process imports them once. For each request it makes a copy
 of itself (``fork``), which then runs exactly what NVFlare would have started: same module, arguments and environment.
-Only ``fclseg.flare.fast_simulator`` starts it. It ends when the simulator does.
+Only ``fclseg.flare.patches.fast_simulator`` starts it. It ends when the simulator does.
 """
 
 import gc
