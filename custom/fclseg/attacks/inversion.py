@@ -14,7 +14,7 @@ PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 
 
 @dataclass(frozen=True)
-class Decoder:
+class FeatureDecoder:
     """A vector [B, D] and its partition, which leaves with it, -> an image [B, 1, v, v].
 
     One layer of random rectified units, and ridge regression from it to the pixels. It has a closed form, so every
@@ -46,7 +46,7 @@ class Reconstruction:
     psnr: torch.Tensor
 
 
-def train_decoder(known: Leak, partitions: int, seed: int = 0) -> Decoder:
+def train_decoder(known: Leak, partitions: int, seed: int = 0) -> FeatureDecoder:
     """On the attacker's own (vector, view) pairs. The penalty is the one that suits the second half of them, which are
     other patients than the first, when the first half is learnt from."""
     draws = generator(seed, "decoder")
@@ -61,7 +61,7 @@ def train_decoder(known: Leak, partitions: int, seed: int = 0) -> Decoder:
         for penalty in PENALTIES
     }
     best = min(errors, key=lambda penalty: errors[penalty])
-    return Decoder(hidden, Ridge(units, pixels).weights(best), partitions, known.views.shape[-1])
+    return FeatureDecoder(hidden, Ridge(units, pixels).weights(best), partitions, known.views.shape[-1])
 
 
 class Ridge:
@@ -75,7 +75,7 @@ class Ridge:
         return self._vectors @ (self._turned / (self._values.clamp(min=0) + penalty)[:, None])
 
 
-def reconstruct(decoder: Decoder, victims: Leak) -> Reconstruction:
+def reconstruct(decoder: FeatureDecoder, victims: Leak) -> Reconstruction:
     """The victims' views from their vectors."""
     return _scored(decoder(victims.features, victims.partitions), victims)
 

@@ -17,7 +17,7 @@ from fclseg.engine.messages import PRETRAIN_TASK, Message
 from fclseg.engine.meter import DOWN, UP, Meter
 from fclseg.engine.model import GlobalModel
 from fclseg.engine.place import Place, check_site_name
-from fclseg.engine.rounds import RunLoop, RunRecord
+from fclseg.engine.rounds import RunLoop, RunStore
 from fclseg.engine.run_folder import RunFolder
 from fclseg.engine.run_settings import RunSettings
 from fclseg.engine.site import Site
@@ -37,7 +37,7 @@ class InProcess:
     def __init__(
         self,
         settings: RunSettings,
-        record: RunRecord,
+        record: RunStore,
         sites: Mapping[str, Site],
         shared: Mapping[str, str | None] | None = None,
         encoder: EncoderFactory | None = None,

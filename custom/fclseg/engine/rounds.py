@@ -32,7 +32,7 @@ AfterRound = Callable[[dict[str, Any]], None]
 """Gets the line of each round for ``rounds.jsonl``."""
 
 
-class RunRecord(Protocol):
+class RunStore(Protocol):
     """Where a run keeps what it has done: ``RunFolder``, or ``UnsavedRun`` in this process."""
 
     path: Path
@@ -57,7 +57,7 @@ class RunLoop:
     def __init__(
         self,
         settings: RunSettings,
-        folder: RunRecord,
+        folder: RunStore,
         sites: list[str],
         meter: Meter,
         shared: Mapping[str, str | None] | None = None,

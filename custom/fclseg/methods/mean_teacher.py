@@ -16,7 +16,7 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.data.augment import augment_maps
 from fclseg.data.sampler import Batch
 from fclseg.methods.base import frozen_copy, move_average
-from fclseg.methods.segmenter import Segmenter
+from fclseg.methods.segmenter import SegmentationMethod
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
@@ -57,7 +57,7 @@ def _criterion() -> "DiceCELoss":
     return DiceCELoss(softmax=True)
 
 
-class MeanTeacher(Segmenter):
+class MeanTeacher(SegmentationMethod):
     """Online (student) and target (teacher). ``anchor`` weighs the phantom loss; 0 leaves it out."""
 
     has_target = True

@@ -10,10 +10,10 @@ from typing import ClassVar
 import torch
 
 from fclseg.data.sampler import Batch
-from fclseg.methods.segmenter import Segmenter
+from fclseg.methods.segmenter import SegmentationMethod
 
 
-class Phantom(Segmenter):
+class Phantom(SegmentationMethod):
     """One batch of phantom slices per batch of the site's slices."""
 
     learning_rates: ClassVar[Mapping[str, float]] = {"sgd": 0.05, "adam": 2e-3, "adamw": 2e-3}

@@ -19,7 +19,7 @@ from fclseg.phantom.slices import phantom_slices
 from fclseg.presets import Preset
 
 
-class Segmenter(Method):
+class SegmentationMethod(Method):
     """A U-Net for the structures of ``anatomy``, with the bundles' loss."""
 
     whole_network = True

@@ -12,7 +12,7 @@ from torch import nn
 from fclseg.anatomy.base import Anatomy
 from fclseg.data.augment import augment_labelled
 from fclseg.data.sampler import Batch, SliceSampler
-from fclseg.methods.segmenter import Segmenter
+from fclseg.methods.segmenter import SegmentationMethod
 from fclseg.networks.freezable import measure_statistics
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.unet import Encoder
@@ -20,7 +20,7 @@ from fclseg.presets import Preset
 from fclseg.randomness import generator as new_generator
 
 
-class Supervised(Segmenter):
+class Supervised(SegmentationMethod):
     """Trains on the site's labelled slices. Rounds within the first ``frozen_epochs`` keep the encoder frozen.
 
     The encoder's learning rate is ``encoder_lr_factor`` times the decoder's. The optimiser has a single rate, so the

@@ -30,7 +30,7 @@ from nvflare.private.fed.app.simulator import simulator_runner
 
 from fclseg.flare.patches import site_starter
 from fclseg.flare.patches.site_restarts import SiteRestarts
-from fclseg.flare.patches.site_starter import Request
+from fclseg.flare.patches.site_starter import SiteCommand
 
 SHORT_SECONDS = 0.02
 END_SECONDS = 30.0
@@ -126,7 +126,7 @@ class SiteStarter:
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
-                    socket.send_fds(self._requests, [Request(module, rest, env).encode()], [theirs.fileno()])
+                    socket.send_fds(self._requests, [SiteCommand(module, rest, env).encode()], [theirs.fileno()])
                 return StartedSite(arguments, ours)
             except (OSError, EOFError):
                 ours.close()

@@ -52,7 +52,7 @@ MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Request:
+class SiteCommand:
     """A command ``python -m MODULE ARGUMENTS`` and its environment variables."""
 
     module: str
@@ -79,7 +79,7 @@ class Request:
         runpy.run_module(self.module, run_name="__main__", alter_sys=True)
 
 
-def wait_for_request(requests: socket.socket) -> Request | None:
+def wait_for_request(requests: socket.socket) -> SiteCommand | None:
     """Returns in a new process for each request. In the process that waits: None, when the simulator is gone.
 
     A request comes with a socket. The process between the two writes the new process's number and exit code to it.
@@ -94,7 +94,7 @@ def wait_for_request(requests: socket.socket) -> Request | None:
                 requests.close()
                 process = os.fork()
                 if process == 0:
-                    return Request.decode(data)
+                    return SiteCommand.decode(data)
                 answer.sendall(f"{process}\n".encode())
                 _, status = os.waitpid(process, 0)
                 answer.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
