@@ -8,6 +8,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
+from fclseg.cli import main
 from fclseg.errors import DataError
 
 pydicom, _ = pytest.importorskip("pydicom"), pytest.importorskip("highdicom")
@@ -148,6 +149,14 @@ def test_a_lost_phase_is_interpolated_from_its_neighbours(export, tmp_path, voxe
     imported = import_folder(export, tmp_path / "out", keep_sources=True)
     assert {len(phases) for phases in read_sources(tmp_path / "out" / "patient001")} == {PHASES}
     assert imported.notes["patient001"] == list(cine.remarks)
+
+
+def test_the_command_says_what_was_done(export, tmp_path, capsys):
+    remove(export, lambda image: image.InstanceNumber == PHASES + 4)
+    assert main(["data", "import", str(export), str(tmp_path / "out")]) == 0
+    assert (
+        "- patient001: series without description (number 3): slice 2 has 7 phases instead" in capsys.readouterr().out
+    )
 
 
 def test_a_faster_beat_is_stretched_to_the_cycle_of_the_others(export):

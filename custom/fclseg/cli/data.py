@@ -176,6 +176,8 @@ def import_(arguments: argparse.Namespace) -> Answer:
     print(f"{imported.key}: which code belongs to which patient; keep it where the images came from")
     for remark in imported.left_out:
         print(f"- left out: {remark}")
+    for code, notes in imported.notes.items():
+        print("".join(f"- {code}: {note}\n" for note in notes), end="")
     for problem in imported.problems:
         print(f"- {problem}")
     return Answer(imported, 1 if imported.problems else 0)
