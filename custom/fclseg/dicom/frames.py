@@ -81,9 +81,9 @@ def headers(path: Path) -> list[tuple[Source, Any]]:
 
 
 def _is_cut(dataset: Any) -> bool:
-    """Whether a file that calls itself an MR image ends before the size of its image."""
+    """Whether a file that calls itself an MR image ends before it describes its pixels."""
     kind = str(getattr(dataset, "SOPClassUID", "") or getattr(dataset.file_meta, "MediaStorageSOPClassUID", ""))
-    return kind in MR_IMAGES and getattr(dataset, "Rows", None) in (None, "")
+    return kind in MR_IMAGES and "Rows" not in dataset and "PhotometricInterpretation" not in dataset
 
 
 def _absent(header: Any) -> list[str]:

@@ -58,10 +58,9 @@ class Service:
             for study in self.queue.studies():
                 if study.state == HELD:  # of an earlier dry run
                     self.queue.update(study.key, HELD, state=SEGMENTED)
-        if (study := self.queue.next(SEGMENTED)) is not None:
-            return self._send(study)
-        if (study := self.queue.next(READY)) is not None:
-            return self._segment(study)
+        for state, work in ((SEGMENTED, self._send), (READY, self._segment)):
+            if (waiting := self.queue.next(state)) is not None:
+                return work(waiting)
         return False
 
     def _segment(self, study: Study) -> bool:
