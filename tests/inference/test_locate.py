@@ -1,13 +1,13 @@
-"""The search for the heart asks the network for many windows at once, and finds what one window at a time finds."""
+"""The search for the heart looks at whole slices once, and a window then moves to what it finds."""
 
 import math
 
 import numpy as np
+import pytest
 import torch
-from scipy import ndimage
 
-from fclseg.inference.locate import MEETING_MM, MOVES, _starts, find_heart, move
-from fclseg.inference.windows import Windows, within
+from fclseg.inference.locate import find_heart, middle, move
+from fclseg.inference.windows import Windows
 
 WINDOWS = Windows(size=32, pixel_mm=2.0, spacing=(1.5, 2.5))
 
@@ -26,52 +26,33 @@ def slices(*discs):
     return torch.from_numpy(plane).expand(5, -1, -1)
 
 
-def one_by_one(images):
-    """The same search as a plain loop: every window alone, moved until it stays."""
-    places = []
-    for centre in _starts(images.shape[1:], WINDOWS):
-        sure = 0.0
-        for _ in range(MOVES):
-            found = bright(WINDOWS.cut(images, centre))
-            pieces, count = ndimage.label((found.argmax(dim=1) > 0).numpy(), np.ones((3, 3, 3)))
-            if count == 0:
-                break
-            largest = pieces == 1 + np.bincount(pieces.ravel())[1:].argmax()
-            _, x, y = ndimage.center_of_mass(largest)
-            sure = float(found[:, 1].numpy()[largest].mean())
-            centre = within(WINDOWS.voxel(centre, (x, y)), images.shape[1:])
-        places.append((centre, sure))
-    return places
+@pytest.mark.parametrize("place", [(60, 40), (12, 58), (86, 14)])
+def test_the_largest_and_surest_piece_is_the_heart(place):
+    found = find_heart(slices((*place, 18, 0.9), (45, 20, 9, 0.95)), WINDOWS, bright)
+    assert math.dist(found.centre, place) < 2
+    # Areas of discs go with the square of the radius; each pixel counts with its probability.
+    assert found.agreement == pytest.approx(18**2 * 0.9 / (18**2 * 0.9 + 9**2 * 0.95), abs=0.05)
 
 
-def test_the_search_is_that_of_single_windows():
-    images = slices((60, 40, 22, 0.9), (20, 15, 9, 0.6), (88, 60, 7, 0.7))
-    places = one_by_one(images[:3])
-
-    def near(centre):
-        steps = [((one[0] - centre[0]) * 1.5, (one[1] - centre[1]) * 2.5, sure) for one, sure in places]
-        return sum(sure for x, y, sure in steps if math.hypot(x, y) < MEETING_MM)
-
-    found = find_heart(images, WINDOWS, bright)
-    assert math.dist(found.centre, (60, 40)) < 2
-    assert found.centre == max(places, key=lambda one: near(one[0]))[0]
-    assert found.agreement == np.float64(near(found.centre) / sum(sure for _, sure in places))
-
-
-def test_each_place_is_looked_at_once():
+def test_whole_slices_are_looked_at_once():
     seen = []
-    images = slices((60, 40, 22, 0.9))
-    find_heart(images, WINDOWS, lambda windows: (seen.extend(windows), bright(windows))[1])
-    assert len(seen) < 3 * MOVES * len(_starts(images.shape[1:], WINDOWS)), "windows meet"
-    assert len(seen) % 3 == 0, "three of the slices"
+    find_heart(slices((60, 40, 22, 0.9)), WINDOWS, lambda images: (seen.append(images.shape), bright(images))[1])
+    ((count, channels, height, width),) = seen
+    assert count == 3 and channels == 1, "three of the slices"
+    assert height == width and height % 16 == 0 and height >= max(100 * 1.5, 70 * 2.5) / 2.0
 
 
-def test_windows_that_move_together_do_not_mix():
+def test_the_slices_are_those_of_the_middle():
+    stack = torch.arange(11.0)[:, None, None]
+    assert middle(stack, 3).flatten().tolist() == [2, 5, 8]
+    assert middle(stack[:2], 5).flatten().tolist() == [0, 1]
+
+
+def test_a_window_moves_to_the_centre_of_what_it_shows():
     images = slices((60, 40, 22, 0.9), (20, 15, 9, 0.6))
-    centres = [(55 + i % 7, 36 + i % 5) for i in range(35)] + [(20, 15), (99, 0)]
-    together = move(images, centres, WINDOWS, bright)
-    assert together == [one for centre in centres for one in move(images, [centre], WINDOWS, bright)]
-    assert together[-1] == ((99, 0), 0.0) and together[-2][0] == (20, 15)
+    assert move(images, (55, 36), WINDOWS, bright) == (60, 40)
+    assert move(images, (22, 14), WINDOWS, bright) == (20, 15)
+    assert move(images, (99, 0), WINDOWS, bright) == (99, 0), "nothing there"
 
 
 def test_nothing_is_found_in_the_dark():

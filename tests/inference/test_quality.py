@@ -71,7 +71,8 @@ class AlwaysARing(nn.Module):
     """Outlines the same heart in the middle of every window."""
 
     def forward(self, images):
-        labels = torch.from_numpy(ring(0.0, size=(61, 61), centre=(30, 30))[0][0]).long()
+        sides = tuple(images.shape[2:])
+        labels = torch.from_numpy(ring(0.0, size=sides, centre=tuple(side // 2 for side in sides))[0][0]).long()
         return nn.functional.one_hot(labels, ANATOMY.classes).movedim(-1, 0)[None].expand(len(images), -1, -1, -1) * 9.0
 
 

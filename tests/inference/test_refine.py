@@ -6,7 +6,7 @@ import torch
 
 from fclseg.anatomy.families.plain import from_labels
 from fclseg.anatomy.registry import get_anatomy
-from fclseg.inference.refine import ROTATIONS, SCALES, averaged, cleaned
+from fclseg.inference.refine import VIEWS, averaged, cleaned, views
 
 ACDC = get_anatomy("acdc")
 
@@ -21,15 +21,21 @@ def disc(size=48, radius=9.0):
     return torch.from_numpy((np.hypot(x, y) < radius).astype(np.float32))[None, None]
 
 
-def test_every_rotation_and_scale_is_asked_once():
+def test_every_view_is_asked_once():
     seen = []
     averaged(lambda images: (seen.append(images), one_hot(images))[1])(disc())
-    assert len(seen) == len(ROTATIONS) * len(SCALES)
+    assert len(seen) == len(VIEWS)
     areas = sorted(float(images.sum()) for images in seen)
     # A window that shows 0.9 of the side makes the disc 1 / 0.9 times as wide.
     full = float(disc().sum())
     assert areas[0] == pytest.approx(full / 1.12**2, rel=0.03)
     assert areas[-1] == pytest.approx(full / 0.9**2, rel=0.03)
+
+
+def test_the_first_view_is_the_image_itself():
+    images = torch.rand(2, 1, 48, 48, generator=torch.Generator().manual_seed(0))
+    found = views(images, one_hot, 1)
+    assert found.shape == (1, 2, 2, 48, 48) and torch.equal(found[0], one_hot(images))
 
 
 def test_what_turns_with_the_image_comes_back_to_its_place():
@@ -52,7 +58,7 @@ def test_a_predictor_that_depends_on_direction_is_averaged():
 
     found = averaged(upper_half)(torch.zeros(1, 1, 48, 48))[0, 1]
     assert found[2, 24] == pytest.approx(1) and found[45, 24] == pytest.approx(0)
-    assert found[20, 2] == pytest.approx(2 / 3, abs=0.02)  # two of the three rotations see it above the middle
+    assert found[20, 2] == pytest.approx(4 / 5, abs=0.02)  # all but one of the five views see it above the middle
 
 
 def test_cleaning_keeps_one_piece_of_each_structure_and_fills_the_cavity():

@@ -1,15 +1,13 @@
 """Find the heart in an image before it is segmented.
 
-A network that was trained on windows with a heart in them finds a heart in every window. But if each window is moved to
-the centre of what was found in it, windows near the true heart converge to the same place. The others scatter or have
-low confidence. So windows start all over the image, each is moved a few times, and the place where most of them meet
-with the highest confidence is the heart. In a first version, tried on the ED volumes of ten ACDC patients with a
-network trained on five others, about 20 of 35 windows met there and at most 8 anywhere else.
+A network that was trained on windows around a heart finds something heart-like in many places. But where it is shown
+whole slices, it is sure of one place, and finds all structures there together. So a few slices through the middle of
+the stack are predicted once, as a whole, and the connected component with the most probability is the heart. A window
+is then moved to the centre of what is found in it until it stays (``segment.py``).
 """
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -17,13 +15,8 @@ from scipy import ndimage
 
 from fclseg.inference.windows import Centre, Windows, within
 
-STARTS_PER_SIDE = 4
-"""Distance between starting windows, as a fraction of their side."""
-MOVES = 3
-LAST_MOVES = 6
-MEETING_MM = 15.0
-WINDOWS_AT_ONCE = 16
-"""Limits the memory for large images."""
+SEARCHED = 3
+"""Slices of a stack in which the heart is searched."""
 
 Predict = Callable[[torch.Tensor], torch.Tensor]
 """Windows [n, 1, H, W] -> class probabilities [n, C, H, W]."""
@@ -32,66 +25,44 @@ Predict = Callable[[torch.Tensor], torch.Tensor]
 @dataclass(frozen=True)
 class Heart:
     centre: Centre
-    agreement: float  # fraction of all windows that met here, weighted by their confidence
+    agreement: float  # its fraction of all that was taken for a heart
+
+
+def middle(slices: torch.Tensor, count: int) -> torch.Tensor:
+    """At most ``count`` slices, spread evenly over the middle half of a stack; every heart reaches these."""
+    return slices[np.unique((np.linspace(0.25, 0.75, count) * (len(slices) - 1)).round().astype(int))]
 
 
 def find_heart(slices: torch.Tensor, windows: Windows, predict: Predict) -> Heart | None:
-    """The heart in slices [n, X, Y] without padding. None if no window finds anything."""
-    few = slices[np.unique((np.linspace(0.3, 0.7, 3) * (len(slices) - 1)).round().astype(int))]
-    places = [(start, 0.0) for start in _starts(slices.shape[1:], windows)]
-    moved: dict[Centre, tuple[Centre, float]] = {}  # windows meet, and each place is looked at once
-    for _ in range(MOVES):
-        new = list(dict.fromkeys(centre for centre, _ in places if centre not in moved))
-        moved.update(zip(new, move(few, new, windows, predict), strict=True))
-        places = [moved[centre] for centre, _ in places]
-    total = sum(sure for _, sure in places)
-    if total == 0:
+    """The heart in slices [n, X, Y] without padding. None if nothing is found."""
+    few, shape = middle(slices, SEARCHED), slices.shape[1:]
+    whole = replace(windows, size=_covering(shape, windows), reach_mm=np.inf)
+    start = (shape[0] // 2, shape[1] // 2)
+    probabilities = predict(whole.cut(few, start))
+    found = (probabilities.argmax(dim=1) > 0) & whole.inside(start, shape)
+    pieces, count = ndimage.label(found.numpy(), structure=np.ones((3, 3, 3)))
+    if count == 0:
         return None
-    gain = [sum(sure for other, sure in places if _mm(other, centre, windows) < MEETING_MM) for centre, _ in places]
-    best = int(np.argmax(gain))
-    return Heart(places[best][0], gain[best] / total)
+    amounts = ndimage.sum_labels(1 - probabilities[:, 0].numpy(), pieces, range(1, count + 1))
+    best = int(np.argmax(amounts))
+    _, x, y = ndimage.center_of_mass(pieces == best + 1)
+    return Heart(within(whole.voxel(start, (x, y)), shape), float(amounts[best] / amounts.sum()))
 
 
-def recentre(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Predict) -> Centre:
-    """Move the window to the centre of what is found in it until it stops moving."""
-    for _ in range(LAST_MOVES):
-        before = centre
-        ((centre, _),) = move(slices, [centre], windows, predict)
-        if max(abs(new - old) for new, old in zip(centre, before, strict=True)) <= 1:
-            break
-    return centre
+def _covering(shape: Sequence[int], windows: Windows) -> int:
+    """The size of a window that shows a whole image, in the steps in which networks of any depth can halve it."""
+    pixels = max(size * windows.spacing[axis] for axis, size in enumerate(shape)) / windows.pixel_mm
+    return max(windows.size, Windows.rounded(pixels))
 
 
-def _starts(shape: Sequence[int], windows: Windows) -> list[Centre]:
-    """Windows spread evenly over the image."""
-    axes = []
-    for axis, size in enumerate(shape):
-        count = max(1, round(size * windows.spacing[axis] / (windows.side_mm / STARTS_PER_SIDE)))
-        axes.append([round(size * (2 * i + 1) / (2 * count)) for i in range(count)])
-    return [(x, y) for x in axes[0] for y in axes[1]]
-
-
-def move(
-    slices: torch.Tensor, centres: Sequence[Centre], windows: Windows, predict: Predict
-) -> list[tuple[Centre, float]]:
-    """For each window, the centre of the largest connected component in it, and its mean probability."""
-    found = []
-    for first in range(0, len(centres), WINDOWS_AT_ONCE):
-        some = centres[first : first + WINDOWS_AT_ONCE]
-        probabilities = predict(torch.cat([windows.cut(slices, centre) for centre in some]))
-        sure, classes = (values.unflatten(0, (len(some), -1)).numpy() for values in probabilities.max(dim=1))
-        found += [_moved(*one, windows, slices.shape[1:]) for one in zip(some, sure, classes, strict=True)]
-    return found
-
-
-def _moved(
-    centre: Centre, sure: np.ndarray, classes: np.ndarray, windows: Windows, shape: Sequence[int]
-) -> tuple[Centre, float]:
-    piece = largest_piece(classes > 0)
+def move(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Predict) -> Centre:
+    """The centre of the largest connected component in a window; the same place if there is none."""
+    probabilities = predict(windows.cut(slices, centre))
+    piece = largest_piece(probabilities.argmax(dim=1).numpy() > 0)
     if not piece.any():
-        return centre, 0.0
-    _, x, y = ndimage.center_of_mass(piece)
-    return within(windows.voxel(centre, (x, y)), shape), float(sure[piece].mean())
+        return centre
+    _, x, y = ndimage.center_of_mass(piece * (1 - probabilities[:, 0].numpy()))
+    return within(windows.voxel(centre, (x, y)), slices.shape[1:])
 
 
 def largest_piece(mask: np.ndarray) -> np.ndarray:
@@ -100,7 +71,3 @@ def largest_piece(mask: np.ndarray) -> np.ndarray:
     if count < 2:
         return mask
     return pieces == 1 + np.bincount(pieces.ravel())[1:].argmax()
-
-
-def _mm(one: Centre, other: Centre, windows: Windows) -> float:
-    return math.hypot(*((one[axis] - other[axis]) * windows.spacing[axis] for axis in (0, 1)))

@@ -6,7 +6,6 @@ heart has its right ventricle on the other side (``data/augment.py``).
 """
 
 from collections.abc import Callable
-from itertools import product
 
 import numpy as np
 import torch
@@ -16,9 +15,9 @@ from torch.nn import functional as F
 from fclseg.anatomy.base import Anatomy, Wall
 from fclseg.inference.locate import largest_piece
 
-ROTATIONS = (-20.0, 0.0, 20.0)
-SCALES = (0.9, 1.0, 1.12)
-"""Degrees, and the visible part of the window: well within the range of the augmentation during training."""
+VIEWS = ((0.0, 1.0), (-20.0, 1.0), (20.0, 1.0), (0.0, 0.9), (0.0, 1.12))
+"""Degrees, and the visible part of the window: well within the range of the augmentation during training. The first is
+the window itself."""
 
 SMALL_COMPONENT = 0.1
 """If a structure may have several components, those smaller than this fraction of the largest one are removed."""
@@ -27,17 +26,16 @@ Predict = Callable[[torch.Tensor], torch.Tensor]
 """Square images [n, 1, H, H] -> class probabilities [n, C, H, H]."""
 
 
+def views(images: torch.Tensor, predict: Predict, count: int = len(VIEWS)) -> torch.Tensor:
+    """The predictions [count, n, C, H, H] for the first views, each transformed back."""
+    return torch.stack(
+        [_turned(predict(_turned(images, angle, scale)), -angle, 1 / scale) for angle, scale in VIEWS[:count]]
+    )
+
+
 def averaged(predict: Predict) -> Predict:
-    """``predict`` averaged over all rotations and scales, each transformed back."""
-
-    def average(images: torch.Tensor) -> torch.Tensor:
-        found = [
-            _turned(predict(_turned(images, angle, scale)), -angle, 1 / scale)
-            for angle, scale in product(ROTATIONS, SCALES)
-        ]
-        return torch.stack(found).mean(dim=0)
-
-    return average
+    """``predict`` averaged over all views."""
+    return lambda images: views(images, predict).mean(dim=0)
 
 
 def _turned(planes: torch.Tensor, degrees: float, scale: float) -> torch.Tensor:

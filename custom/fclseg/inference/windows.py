@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional as F
 
+STEP = 16
 Centre = tuple[int, int]
 """A voxel of the slices."""
 
@@ -22,6 +23,11 @@ class Windows:
     spacing: Sequence[float]  # voxel size of the slices, mm
     reach_mm: float = math.inf  # how far a window shows the image; farther out, its border is repeated
 
+    @staticmethod
+    def rounded(pixels: float) -> int:
+        """The next size that a network can halve four times."""
+        return STEP * math.ceil(pixels / STEP)
+
     @property
     def side_mm(self) -> float:
         return self.size * self.pixel_mm
@@ -31,12 +37,23 @@ class Windows:
 
         Networks hardly ever see a black edge in training, and cropping an image should not change its labels.
         """
-        pixels = (torch.arange(self.size) - (self.size - 1) / 2) * self.pixel_mm
         places = []
         for axis, shown in enumerate(self.box(centre, slices.shape[1:])):
-            place = (centre[axis] + pixels / self.spacing[axis]).clamp(shown.start, shown.stop - 1)
+            place = self._voxels(centre, axis).clamp(shown.start, shown.stop - 1)
             places.append(_relative(place, slices.shape[1 + axis]))
         return _sample(slices[:, None], places, "border")
+
+    def inside(self, centre: Centre, shape: Sequence[int]) -> torch.Tensor:
+        """Which pixels [size, size] of a window are inside the image."""
+        rows, columns = (
+            (place > -0.5) & (place < shape[axis] - 0.5)
+            for axis, place in enumerate(self._voxels(centre, axis) for axis in (0, 1))
+        )
+        return rows[:, None] & columns
+
+    def _voxels(self, centre: Centre, axis: int) -> torch.Tensor:
+        """Where the pixels of a window are on the slices' grid."""
+        return centre[axis] + (torch.arange(self.size) - (self.size - 1) / 2) * self.pixel_mm / self.spacing[axis]
 
     def paste(self, planes: torch.Tensor, centre: Centre, shape: Sequence[int]) -> torch.Tensor:
         """Planes [n, C, size, size] of a window -> [n, C, X, Y] on the slices' grid; zero outside the window."""
