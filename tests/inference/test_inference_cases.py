@@ -9,10 +9,11 @@ from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import DataError
 from fclseg.inference.body import body_of, stated_body
 from fclseg.inference.cases import find_cases, output_names
-from fclseg.inference.function import Body, patient_result
+from fclseg.inference.function import patient_result
 from fclseg.inference.measure import Measurement, measure
 from fclseg.inference.segment import Segmentation
 from fclseg.inference.tables import patient_rows, table_rows
+from fclseg.inference.values import Body
 
 
 def write(path, shape=(6, 6, 3)):
@@ -112,15 +113,15 @@ def test_a_cavity_without_wall_and_a_slice_without_cavity_are_flagged():
     labels[4:16, 4:16, :4] = 2
     labels[6:14, 6:14, :4] = 3
     labels[0:2, 0:2] = 1
-    assert counted(labels, phase=None, frame=None).flags == []
+    assert counted(labels, phase=None, frame=None).remarks == []
     gap = labels.copy()
     gap[..., 2][gap[..., 2] == 3] = 2
-    assert counted(gap, phase=None, frame=None).flags == [
+    assert counted(gap, phase=None, frame=None).remarks == [
         "LV is missing in a slice although the slices around it have it"
     ]
     open_wall = labels.copy()
     open_wall[:, 14:16] = 0
-    (flag,) = counted(open_wall, phase=None, frame=None).flags
+    (flag,) = counted(open_wall, phase=None, frame=None).remarks
     assert flag == "25 % of the LV's outline has no MYO behind it"
 
 
@@ -129,21 +130,21 @@ def test_holes_missing_slices_and_a_heart_in_the_wrong_place_are_flagged():
     labels[4:16, 4:16, :3] = 2
     labels[6:14, 6:14, :3] = 3
     labels[0:2, 0:2] = 1
-    assert counted(labels, phase=None, frame=None).flags == []
+    assert counted(labels, phase=None, frame=None).remarks == []
     holes = labels.copy()
     holes[9:11, 9:12, 0] = 0  # 6 of 448 voxels
-    assert "the outlined area has holes" in counted(holes, phase=None, frame=None).flags
-    (flag,) = counted(labels[..., :3], phase=None, frame=None).flags
+    assert "the outlined area has holes" in counted(holes, phase=None, frame=None).remarks
+    (flag,) = counted(labels[..., :3], phase=None, frame=None).remarks
     assert flag == "LV is large in the first and in the last slice: slices may be missing"
     jump = np.concatenate([labels, labels[..., -1:]], axis=2)  # the LV has 64, 64, 64, 0, 0 pixels
     jump[7:13, 7:13, 2][jump[7:13, 7:13, 2] == 3] = 2  # 28
     jump[7:13, 7:12, 3] = 3  # 30: still less than 1.75 times 28
-    assert counted(jump, phase=None, frame=None).flags == []
+    assert counted(jump, phase=None, frame=None).remarks == []
     jump[6:14, 6:13, 3] = 3  # 56: exactly 2 times 28
-    (flag,) = counted(jump, phase=None, frame=None).flags
+    (flag,) = counted(jump, phase=None, frame=None).remarks
     assert flag == "LV is much larger in one slice than in the slices beside it"
     far = measure(Segmentation(labels, off_centre_mm=(66.0, -88.0)), SIZES, ANATOMIES["acdc"], **WHO)
-    assert far.flags == ["the heart was found 110 mm from the middle of the image"]
+    assert far.remarks == ["the heart was found 110 mm from the middle of the image"]
 
 
 def test_a_heart_that_jumps_between_the_phases_is_flagged():

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from fclseg.anatomy.families.acdc import ANATOMY
-from fclseg.inference.function import Body, patient_result
+from fclseg.inference.function import patient_result
 from fclseg.inference.measure import Measurement
 from fclseg.inference.overlay import write_overlay
 from fclseg.inference.report.page import Provenance, write_index, write_patient
+from fclseg.inference.values import Body
 
 BROWSER = shutil.which("chromium")
 PROVENANCE = Provenance("0.2.0", "model.safetensors", "0123456789abcdef", "small", ANATOMY.title, "20 phantoms " * 12)

@@ -9,7 +9,7 @@ import pytest
 
 from fclseg.anatomy.families.acdc import ANATOMY
 from fclseg.finetune.agreement import bland_altman, in_words
-from fclseg.inference.function import Body, patient_result
+from fclseg.inference.function import patient_result
 from fclseg.inference.measure import Measurement
 from fclseg.inference.overlay import ABOVE, _wrapped, write_overlay
 from fclseg.inference.ranges import age_remark, judge
@@ -20,6 +20,7 @@ from fclseg.inference.report.pdf import write_pdf
 from fclseg.inference.report.provenance import Provenance as Made
 from fclseg.inference.stack import stack_flags, swapped_slices
 from fclseg.inference.tables import patient_values
+from fclseg.inference.values import Body
 from fclseg.networks.model_file import load_model
 from fclseg.resources import shipped_model
 

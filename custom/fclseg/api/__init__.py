@@ -1,7 +1,7 @@
 """The Python API: one function per verb, and the command line calls the same ones.
 
-``data`` (phantom, check, import_dicom, join, split), ``pretrain``, ``finetune``, ``evaluate``, ``segment``, ``label``,
-``study``, ``submit``, ``report`` and ``doctor``. Names are looked up when they are used, so that a program that only
+``data`` (phantom, check, import_dicom, join, split), ``pretrain``, ``finetune``, ``evaluate``, ``calibrate``,
+``segment``, ``label``, ``study``, ``submit``, ``report`` and ``doctor``. Names are looked up when they are used, so that a program that only
 segments does not import NVFlare.
 """
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fclseg.api import data
-    from fclseg.api.evaluating import evaluate
+    from fclseg.api.evaluating import calibrate, evaluate
     from fclseg.api.finetuning import Finetuned, finetune
     from fclseg.api.health import Health, doctor
     from fclseg.api.labelling import label
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WHERE = {
     "fclseg.api.health": ("Health", "doctor"),
-    "fclseg.api.evaluating": ("evaluate",),
+    "fclseg.api.evaluating": ("calibrate", "evaluate"),
     "fclseg.api.finetuning": ("Finetuned", "finetune"),
     "fclseg.api.labelling": ("label",),
     "fclseg.api.pretraining": ("Pretrained", "pretrain"),
@@ -43,6 +43,7 @@ __all__ = [
     "Pretrained",
     "Studied",
     "Submitted",
+    "calibrate",
     "data",
     "doctor",
     "evaluate",

@@ -17,6 +17,7 @@ def segment(
     *,
     ed: Path | str | None = None,
     es: Path | str | None = None,
+    calibration: Path | str | None = None,
     all_phases: bool = False,
     workers: int = 1,
     height: float | None = None,
@@ -31,8 +32,8 @@ def segment(
     """Segment and measure a NIfTI file, a folder, a DICOM export or a zip archive of these; one result per patient.
 
     Label maps, pictures, tables and a report per patient go to ``out``. ``model`` is a fine-tuned model file; the
-    shipped weights by default. ``ed`` and ``es`` are two volumes of one patient, instead of ``scan``. Height in cm,
-    weight in kg, heart rate per minute, sex ("male" or "female") and age are those of a single patient. ``earlier`` are
+    shipped weights by default. ``calibration`` gives its numbers intervals; by default that beside the model. ``ed``
+    and ``es`` are two volumes of one patient, instead of ``scan``. Height in cm, weight in kg, heart rate per minute, sex ("male" or "female") and age are those of a single patient. ``earlier`` are
     results of an earlier exam to compare with, and ``pdf`` writes each report as a PDF, too. ``architecture`` makes the
     encoder that the model was trained with, if it is not the paper's.
     """
@@ -43,6 +44,7 @@ def segment(
         all_phases=all_phases,
         workers=workers,
         body=stated_body(height, weight, heart_rate, sex, age),
+        calibration=_path(calibration),
         earlier=_path(earlier),
         pdf=pdf,
         architecture=architecture,

@@ -18,6 +18,7 @@ COMMANDS = (
     "batch",
     "inbox",
     "evaluate",
+    "calibrate",
     "label",
     "finetune",
     "data",

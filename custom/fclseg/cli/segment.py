@@ -44,6 +44,12 @@ def register(subparsers) -> None:
         "--model", type=Path, metavar="FILE", help="fine-tuned model.safetensors (default: the shipped weights)"
     )
     parser.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help="from 'fclseg calibrate' (default: that beside the model, if any)",
+    )
+    parser.add_argument(
         "--all-phases", action="store_true", help="segment all frames of a cine even if ED and ES are named"
     )
     parser.add_argument(
@@ -76,6 +82,7 @@ def segment(arguments: argparse.Namespace) -> Answer:
         arguments.model,
         ed=arguments.ed,
         es=arguments.es,
+        calibration=arguments.calibration,
         all_phases=arguments.all_phases,
         workers=arguments.workers,
         height=arguments.height,

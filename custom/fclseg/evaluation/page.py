@@ -26,7 +26,7 @@ def write_page(
     figures: Mapping[str, Any],
     patients: Sequence[Row],
     missing: Sequence[str],
-    pictures: Mapping[tuple[str, str], Sequence[Path]],
+    sources: Mapping[tuple[str, str], Path],
     anatomy: Anatomy,
 ) -> None:
     """One self-contained file."""
@@ -46,7 +46,7 @@ def write_page(
         "names": anatomy.names,
         "cavities": [one.structure for one in cavities(anatomy)],
         "plot": _plot(patients, anatomy),
-        "worst": [(row, [_inline(one) for one in pictures[row["hospital"], row["patient"]]]) for row in order[:WORST]],
+        "worst": [(row, _pictures(sources[row["hospital"], row["patient"]], row["patient"])) for row in order[:WORST]],
         "missing": missing,
         "bad_dice": BAD_DICE,
         "bad_ef": BAD_EF,
@@ -72,8 +72,8 @@ def _plot(patients: Sequence[Row], anatomy: Anatomy) -> str | None:
     return _data(drawn.getvalue())
 
 
-def _inline(path: Path) -> str:
-    return _data(path.read_bytes())
+def _pictures(results: Path, patient: str) -> list[str]:
+    return [_data(path.read_bytes()) for path in sorted(results.glob(f"{patient}*_overlay.png"))]
 
 
 def _data(png: bytes) -> str:

@@ -50,7 +50,7 @@ class Evaluated:
     volumes: list[Row] = field(default_factory=list)
     patients: list[Row] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # labelled patients without a result
-    pictures: dict[tuple[str, str], list[Path]] = field(default_factory=dict)  # by hospital and patient
+    sources: dict[tuple[str, str], Path] = field(default_factory=dict)  # results by hospital and patient
 
     def figures(self) -> dict[str, Any]:
         """Everything together, by hospital and by group."""
@@ -89,7 +89,7 @@ class Evaluated:
             _write_csv(folder / name, rows)
         content = self.figures() | {"missing": self.missing, "patients": self.patients}
         write_text(folder / SUMMARY, json.dumps(content, indent=1))
-        write_page(folder / PAGE, self.figures(), self.patients, self.missing, self.pictures, self.anatomy)
+        write_page(folder / PAGE, self.figures(), self.patients, self.missing, self.sources, self.anatomy)
 
 
 def evaluate(
@@ -149,9 +149,7 @@ def _score(pair: Pair, cases: Sequence[tuple[Person, list[Volume]]], evaluated: 
             evaluated.missing.append(f"{person.hospital} {person.patient}")
             continue
         evaluated.volumes += rows
-        evaluated.pictures[person.hospital, person.patient] = sorted(
-            pair.results.glob(f"{person.patient}*_overlay.png")
-        )
+        evaluated.sources[person.hospital, person.patient] = pair.results
         evaluated.patients.append(patient_row(person, rows, evaluated.anatomy, flags.get(person.patient)))
 
 

@@ -9,7 +9,7 @@ from fclseg.anatomy.info import INFO, read_info
 from fclseg.anatomy.normals import MEN, WOMEN
 from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
-from fclseg.inference.function import Body
+from fclseg.inference.values import Body
 
 HEIGHT_CM, WEIGHT_KG, BEATS, YEARS = (50.0, 250.0), (3.0, 350.0), (25.0, 220.0), (0.0, 120.0)
 SECONDS = {"sec": 1.0, "msec": 1e-3, "usec": 1e-6}

@@ -17,11 +17,13 @@ from fclseg.dicom.read import holds_dicom
 from fclseg.dicom.results import write_findings, write_phases
 from fclseg.errors import DataError
 from fclseg.files import make_folder
+from fclseg.inference.calibration import load_calibration
 from fclseg.inference.cases import find_cases
-from fclseg.inference.function import Body, PatientResult
+from fclseg.inference.function import PatientResult
 from fclseg.inference.run import Inference
 from fclseg.inference.segment import Segmenter
 from fclseg.inference.shipped import weights_for
+from fclseg.inference.values import Body
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.model_file import load_model
 from fclseg.networks.unet import Encoder
@@ -40,6 +42,7 @@ class Options:
     all_phases: bool = False
     workers: int = 1
     body: Body = field(default_factory=Body)
+    calibration: Path | None = None  # instead of that beside the model
     earlier: Path | None = None  # results of an earlier exam, for comparison
     pdf: bool = False
     cine_only: bool = False  # refuse DICOM exams without a short-axis cine
@@ -74,6 +77,7 @@ def segment_scan(
     run = Inference(
         Segmenter(model, choose_device()), cases, out, checkpoint, options.workers, options.body,
         earlier=options.earlier, pdf=options.pdf, quiet=options.quiet,
+        calibration=load_calibration(checkpoint, options.calibration),
     )  # fmt: skip
     if imported:
         run.cases = replace(cases, refused=(*cases.refused, *imported.problems))

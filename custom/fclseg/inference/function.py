@@ -7,55 +7,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fclseg.anatomy.base import Anatomy, Mass
+from fclseg.inference.calibration import Calibration
 from fclseg.inference.measure import Measurement, cavities, ejection_fraction
+from fclseg.inference.risk import features, probability
+from fclseg.inference.values import PER_SURFACE, Body, Value
 
-PER_SURFACE = " per body surface"
 MASS_CHANGE = 0.25
 STROKE_CHANGE = 0.5
 MOVED_MM = 15.0
 OUTLIER = 0.75
 FEWEST_TO_JUDGE = 5
+LEAST_LIKENESS = 0.5
+NO_HEART = "nothing like a heart was found, so nothing is measured"
 """Tolerances. The mass of a wall is constant, both ventricles pump the same volume, and the heart stays in place (in
 the label maps of 40 ACDC patients its centre moves by at most 8 mm): a larger difference means that an outline is
 wrong. A frame that is off the curve of the others by more than 3/4 of their range cannot be ED or ES; fewer than five
-frames are no curve."""
-
-
-@dataclass(frozen=True)
-class Body:
-    """What is known about the patient besides the images."""
-
-    height_cm: float | None = None
-    weight_kg: float | None = None
-    heart_rate: float | None = None  # beats per minute
-    sex: str | None = None  # "male" or "female"
-    age: float | None = None  # years
-
-    @property
-    def surface_m2(self) -> float | None:
-        """Mosteller's formula."""
-        if self.height_cm is None or self.weight_kg is None:
-            return None
-        return math.sqrt(self.height_cm * self.weight_kg / 3600)
-
-
-@dataclass(frozen=True)
-class Value:
-    """One line of the result. Implausible values are marked as such and never shown as plain results."""
-
-    name: str
-    number: float
-    unit: str
-    plausible: bool = True
-    caution: str = ""
-
-    def __str__(self) -> str:
-        """As precise as such a measurement is: whole millilitres, grams and per cent, tenths of a litre per minute."""
-        return self.text if self.plausible else f"not plausible ({self.text})"
-
-    @property
-    def text(self) -> str:
-        return f"{self.number:.{1 if self.unit.startswith('l/min') else 0}f} {self.unit}"
+frames are no curve. A result that looks less like a heart than this gets no numbers."""
 
 
 @dataclass
@@ -66,8 +33,11 @@ class PatientResult:
     volumes: list[Measurement]
     values: list[Value] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
-    body: Body = Body()
+    body: Body = field(default_factory=Body)
     notes: list[str] = field(default_factory=list)  # what was not as expected in the images, and what was done
+    remarks: list[str] = field(default_factory=list)  # what is unusual in a result that is probably good
+    predicted_dice: dict[str, float] = field(default_factory=dict)  # per structure, if the model was calibrated
+    risk: float | None = None  # of a bad result, the same
 
     @property
     def phases(self) -> dict[str, Measurement]:
@@ -77,21 +47,30 @@ class PatientResult:
         return next((one for one in self.values if one.name == name), None)
 
 
-def patient_result(patient: str, volumes: list[Measurement], anatomy: Anatomy, body: Body) -> PatientResult:
+def patient_result(
+    patient: str, volumes: list[Measurement], anatomy: Anatomy, body: Body, calibration: Calibration | None = None
+) -> PatientResult:
     """Find the phases if they are not named, compute the function, and collect the flags for review."""
     result = PatientResult(patient, volumes, body=body)
     name_phases(volumes, anatomy)
-    phases = result.phases
+    phases, shown = result.phases, [one for one in volumes if one.phase] or volumes
+    result.flags = _collected([one.flags for one in shown], shown)
+    if min(one.likeness for one in shown) < LEAST_LIKENESS:
+        result.flags.insert(0, NO_HEART)
+        return result
+    result.remarks = _collected([one.remarks for one in shown], shown)
     if {"ED", "ES"} <= set(phases):
-        result.values = _function(phases["ED"], phases["ES"], anatomy, body)
-        result.flags += _contradictions(phases["ED"], phases["ES"], anatomy)
+        shown = [phases["ED"], phases["ES"]]
+        result.values = _function(*shown, anatomy, body)
+        result.flags += _contradictions(*shown, anatomy)
+        result.remarks += _differences(*shown, anatomy)
         if len(volumes) == 2 and all(one.frame is not None for one in volumes):
             result.notes.append("the cine has two frames: the larger ventricle counts as ED, the smaller as ES")
     else:
         result.values = [value for one in volumes for value in _single(one, anatomy)]
         if len(volumes) > 1 and cavities(anatomy):
             result.notes.append("no ejection fraction: ED and ES are not named, and the volumes do not show them")
-    result.flags += _flags_of(list(phases.values()) or volumes)
+    _judge(result, shown, anatomy, calibration)
     result.flags += _implausible(result.values)
     return result
 
@@ -106,14 +85,32 @@ def _implausible(values: Sequence[Value]) -> list[str]:
     return [f"not plausible: {structure} {', '.join(texts)}" for structure, texts in groups.items()]
 
 
-def _flags_of(volumes: Sequence[Measurement]) -> list[str]:
-    """The flags of the volumes that are shown, each once, after the names of the phases or frames that have it."""
+def _judge(
+    result: PatientResult, shown: Sequence[Measurement], anatomy: Anatomy, calibration: Calibration | None
+) -> None:
+    """Intervals, predicted Dice and risk from the calibration. Without one, every remark is a flag."""
+    if calibration is None or not any(one.reliability for one in shown):
+        result.flags, result.remarks = result.flags + result.remarks, []
+        return
+    predicted = [calibration.predicted_dice(one.reliability) for one in shown]
+    result.predicted_dice = {name: float(np.mean([one[name] for one in predicted])) for name in predicted[0]}
+    result.values = calibration.with_intervals(result.values, result.predicted_dice)
+    names = [one.structure for one in cavities(anatomy)]
+    result.risk = probability(calibration.risk, features(shown, predicted, names, len(result.remarks)))
+    if result.risk >= calibration.flagged_from:
+        dice = ", ".join(f"{name} {value:.2f}" for name, value in result.predicted_dice.items())
+        result.flags += [f"the outlines are probably poor (predicted Dice {dice})", *result.remarks]
+        result.remarks = []
+
+
+def _collected(sentences: Sequence[Sequence[str]], volumes: Sequence[Measurement]) -> list[str]:
+    """The sentences about the volumes, each once, after the names of the phases or frames that have it."""
     places: dict[str, list[str]] = {}
-    for one in volumes:
+    for one, found in zip(volumes, sentences, strict=True):
         frame = f"frame {one.frame}" if one.frame is not None and len(volumes) > 1 else ""
-        for flag in one.flags:
-            places.setdefault(flag, []).append(one.phase or frame)
-    return [f"{', '.join(names)}: {flag}" if all(names) else flag for flag, names in places.items()]
+        for sentence in found:
+            places.setdefault(sentence, []).append(one.phase or frame)
+    return [f"{', '.join(names)}: {sentence}" if all(names) else sentence for sentence, names in places.items()]
 
 
 def name_phases(volumes: Sequence[Measurement], anatomy: Anatomy) -> None:
@@ -203,11 +200,17 @@ def _contradictions(end_diastole: Measurement, end_systole: Measurement, anatomy
     places = (end_diastole.off_centre_mm, end_systole.off_centre_mm)
     if places[0] is not None and places[1] is not None and math.dist(places[0], places[1]) > MOVED_MM:
         flags.append(f"the heart was found {math.dist(places[0], places[1]):.0f} mm apart at ED and at ES")
+    return flags
+
+
+def _differences(end_diastole: Measurement, end_systole: Measurement, anatomy: Anatomy) -> list[str]:
+    """Differences that are unlikely within one heart."""
+    remarks = []
     for name in end_diastole.g:
         first, second = end_diastole.g[name], end_systole.g[name]
         if first and second and abs(first - second) > MASS_CHANGE * max(first, second):
-            flags.append(f"the mass of {name} differs between ED and ES: {first:.0f} g and {second:.0f} g")
+            remarks.append(f"the mass of {name} differs between ED and ES: {first:.0f} g and {second:.0f} g")
     strokes = [end_diastole.ml[one.structure] - end_systole.ml[one.structure] for one in cavities(anatomy)]
     if len(strokes) == 2 and abs(strokes[0] - strokes[1]) > STROKE_CHANGE * max(*strokes, 1.0):
-        flags.append(f"the ventricles' stroke volumes differ: {strokes[0]:.0f} ml and {strokes[1]:.0f} ml")
-    return flags
+        remarks.append(f"the ventricles' stroke volumes differ: {strokes[0]:.0f} ml and {strokes[1]:.0f} ml")
+    return remarks

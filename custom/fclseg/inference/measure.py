@@ -11,7 +11,7 @@ from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass, Wall
 from fclseg.inference.segment import Segmentation
 
 FEWEST_WALL = 0.8
-FEWEST_WINDOWS = 0.25
+LEAST_PART = 0.5
 FEWEST_STABLE = 0.8
 LEAST_CONTRAST = 3.0
 """Below these values a result is flagged for review: the part of a cavity's outline that borders on its wall, the
@@ -37,7 +37,7 @@ BRIGHTEST_MEDIAN = 0.5
 
 @dataclass
 class Measurement:
-    """One volume: millilitres and, if the anatomy asks for it, grams per structure. Flags say what to check."""
+    """One volume: millilitres and, if the anatomy asks for it, grams per structure, and what to check."""
 
     patient: str
     phase: str | None
@@ -50,6 +50,13 @@ class Measurement:
     off_centre_mm: Sequence[float] | None = None
     voxel_mm: Sequence[float] = ()
     reliability: dict[str, tuple[float, float]] = field(default_factory=dict)  # agreement and expected Dice
+    search: float | None = None  # the heart's part of all that the search took for one
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def likeness(self) -> float:
+        """How much like a heart it looks to the network, 0 to 1."""
+        return float(np.mean([min(one) for one in self.reliability.values()])) if self.reliability else 1.0
 
 
 def millilitres(labels: np.ndarray, spacing: Sequence[float], anatomy: Anatomy) -> dict[str, float]:
@@ -66,45 +73,53 @@ def measure(found: Segmentation, spacing: Sequence[float], anatomy: Anatomy, **w
     per_slice = [millilitres(found.labels[..., s], spacing, anatomy) for s in range(found.labels.shape[2])]
     slices_ml = {name: [one[name] for one in per_slice] for name in anatomy.names}
     g = {one.structure: ml[one.structure] * one.g_per_ml for one in masses}
-    flags = _flags(found, anatomy, ml, slices_ml)
     place = found.off_centre_mm
     return Measurement(
         ml=ml,
         g=g,
-        flags=flags,
+        flags=_flags(found, ml),
+        remarks=_remarks(found, anatomy, slices_ml),
         slices_ml=slices_ml,
         off_centre_mm=place,
         voxel_mm=spacing,
         reliability={one.structure: (one.agreement, one.expected) for one in found.reliability},
+        search=found.agreement,
         **who,  # type: ignore[arg-type]
     )
 
 
-def _flags(found: Segmentation, anatomy: Anatomy, ml: dict[str, float], slices_ml: dict[str, list[float]]) -> list[str]:
+def _flags(found: Segmentation, ml: dict[str, float]) -> list[str]:
+    """What makes a result useless, whatever else it looks like."""
     flags = [f"no {name} found" for name, value in ml.items() if value == 0]
-    for one in anatomy.measurements:
-        if isinstance(one, EjectionFraction) and _has_gap(slices_ml[one.structure]):
-            flags.append(f"{one.structure} is missing in a slice although the slices around it have it")
-        if isinstance(one, Wall) and (share := wall_share(found.labels, anatomy, one)) < FEWEST_WALL:
-            flags.append(f"{100 * (1 - share):.0f} % of the {one.cavity}'s outline has no {one.wall} behind it")
-    for one in cavities(anatomy)[:1]:
-        if _is_cut(slices_ml[one.structure]):
-            flags.append(f"{one.structure} is large in the first and in the last slice: slices may be missing")
-        if _has_jump(slices_ml[one.structure]):
-            flags.append(f"{one.structure} is much larger in one slice than in the slices beside it")
-    if hole_share(found.labels) > MOST_HOLES:
-        flags.append("the outlined area has holes")
-    if found.off_centre_mm is not None and math.hypot(*found.off_centre_mm) > FARTHEST_MM:
-        flags.append(f"the heart was found {math.hypot(*found.off_centre_mm):.0f} mm from the middle of the image")
-    if found.agreement is not None and found.agreement < FEWEST_WINDOWS:
-        flags.append("the heart was hard to find")
-    if found.stability is not None and found.stability < FEWEST_STABLE:
-        flags.append("the outlines change a lot when the image is turned slightly")
     if found.contrast is not None and found.contrast < LEAST_CONTRAST:
         flags.append("blood hardly differs from the wall around it: the image may be too noisy")
     if found.median_grey is not None and found.median_grey > BRIGHTEST_MEDIAN:
         flags.append("most of the image is bright: its grey values may be inverted")
     return flags
+
+
+def _remarks(found: Segmentation, anatomy: Anatomy, slices_ml: dict[str, list[float]]) -> list[str]:
+    """What bad results have more often than good ones. A calibration says how often (``risk.py``)."""
+    remarks = []
+    for one in anatomy.measurements:
+        if isinstance(one, EjectionFraction) and _has_gap(slices_ml[one.structure]):
+            remarks.append(f"{one.structure} is missing in a slice although the slices around it have it")
+        if isinstance(one, Wall) and (share := wall_share(found.labels, anatomy, one)) < FEWEST_WALL:
+            remarks.append(f"{100 * (1 - share):.0f} % of the {one.cavity}'s outline has no {one.wall} behind it")
+    for one in cavities(anatomy)[:1]:
+        if _is_cut(slices_ml[one.structure]):
+            remarks.append(f"{one.structure} is large in the first and in the last slice: slices may be missing")
+        if _has_jump(slices_ml[one.structure]):
+            remarks.append(f"{one.structure} is much larger in one slice than in the slices beside it")
+    if hole_share(found.labels) > MOST_HOLES:
+        remarks.append("the outlined area has holes")
+    if found.off_centre_mm is not None and math.hypot(*found.off_centre_mm) > FARTHEST_MM:
+        remarks.append(f"the heart was found {math.hypot(*found.off_centre_mm):.0f} mm from the middle of the image")
+    if found.agreement is not None and found.agreement < LEAST_PART:
+        remarks.append("the heart was hard to find")
+    if found.stability is not None and found.stability < FEWEST_STABLE:
+        remarks.append("the outlines change a lot when the image is turned slightly")
+    return remarks
 
 
 def wall_share(labels: np.ndarray, anatomy: Anatomy, one: Wall) -> float:

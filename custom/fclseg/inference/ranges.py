@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.normals import MEN, WOMEN, Normal, Range
-from fclseg.inference.function import Body, PatientResult, Value
+from fclseg.inference.function import PatientResult
+from fclseg.inference.values import Body, Value
 
 PEOPLE = {MEN: "men", WOMEN: "women"}
 ADULT = 18

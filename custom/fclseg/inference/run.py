@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
@@ -24,8 +24,9 @@ from fclseg.errors import DataError, FCLSegError
 from fclseg.files import make_folder, whole_file, write_text
 from fclseg.inference import NOTICE
 from fclseg.inference.body import body_of
+from fclseg.inference.calibration import Calibration, load_calibration
 from fclseg.inference.cases import Cases, output_names
-from fclseg.inference.function import Body, PatientResult, patient_result
+from fclseg.inference.function import PatientResult, patient_result
 from fclseg.inference.measure import Measurement, measure
 from fclseg.inference.overlay import write_overlay
 from fclseg.inference.report.earlier import read_earlier
@@ -42,8 +43,10 @@ from fclseg.inference.report.pdf import write_pdf
 from fclseg.inference.segment import Segmenter
 from fclseg.inference.stack import stack_flags
 from fclseg.inference.tables import write_tables
+from fclseg.inference.values import Body
 from fclseg.text import printable
 
+PICTURE = "_overlay.png"
 DONE = "_result.json"
 """Suffix of the file that marks a patient as finished, so that the same command continues where it stopped."""
 
@@ -68,15 +71,18 @@ class Inference:
         earlier: Path | None = None,
         pdf: bool = False,
         quiet: bool = False,
+        calibration: Calibration | None = None,
     ):
         """``body`` is what the user knows about the patient, if there is only one; ``earlier`` an exam to compare with.
 
-        ``pdf`` adds NAME_report.pdf, and ``quiet`` prints nothing.
+        ``pdf`` adds NAME_report.pdf, and ``quiet`` prints nothing. ``calibration`` is that beside the checkpoint by
+        default.
         """
         self.segmenter, self.output_dir, self.workers = segmenter, Path(output_dir), workers
         self.body, self.export, self.earlier, self.pdf, self.quiet = body, export, earlier, pdf, quiet
         self.cases = cases if isinstance(cases, Cases) else Cases(tuple(cases))
         self.anatomy = segmenter.model.anatomy
+        self.calibration = calibration or load_calibration(checkpoint)
         self.provenance = Provenance.of(segmenter.model, checkpoint)
         self.names = dict(zip(self.cases.volumes, output_names(self.cases.volumes), strict=True))
 
@@ -144,7 +150,11 @@ class Inference:
         body = body_of(volumes, self.body)
         fingerprint = self._fingerprint(volumes, body)
         if (finished := _finished(done, fingerprint)) is not None:
-            return self._result(patient, finished, volumes, body)
+            result = self._result(patient, finished.measurements, volumes, body)
+            # The page is written again, because the calibration may be another one.
+            earlier = None if self.earlier is None else read_earlier(self.earlier, patient)
+            write_patient(self.output_dir, name, result, finished.pictures, self.anatomy, self.provenance, earlier)
+            return result
         measurements: list[Measurement] = []
         frames: dict[int, tuple[Volume, np.ndarray, np.ndarray]] = {}
         written: list[Path] = []
@@ -170,7 +180,7 @@ class Inference:
         self, patient: str, measurements: list[Measurement], volumes: list[Volume], body: Body
     ) -> PatientResult:
         """The values, with what the import of the images noted."""
-        result = patient_result(patient, measurements, self.anatomy, body)
+        result = patient_result(patient, measurements, self.anatomy, body, self.calibration)
         notes = volumes[0].image.with_name(NOTES)
         result.notes[:0] = read_json(notes) if notes.is_file() else []
         return result
@@ -210,7 +220,7 @@ class Inference:
             one = result.volumes[number]
             name = self.names[volume]
             name = f"{name}_{one.phase}" if volume.phase is None and one.phase else name
-            path = self.output_dir / f"{name}_overlay.png"
+            path = self.output_dir / f"{name}{PICTURE}"
             with whole_file(path) as draft:
                 write_overlay(draft, voxels, labels, volume.spacing, self.anatomy, one)
             paths.append(path)
@@ -248,16 +258,31 @@ class Inference:
         print(f"{patients} written to {self.output_dir}, {flagged} to check: open {self.output_dir / INDEX}. {NOTICE}")
 
 
-def _finished(path: Path, fingerprint: str) -> list[Measurement] | None:
-    """The measurements of an earlier run, if it had the same input and all of its files are still there."""
+@dataclass(frozen=True)
+class Finished:
+    """What an earlier run left of a patient."""
+
+    measurements: list[Measurement]
+    pictures: list[Path]
+
+
+def _finished(path: Path, fingerprint: str) -> Finished | None:
+    """The result of an earlier run, if it had the same input and all of its files are still there."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         whole = all(path.with_name(name).is_file() for name in content["files"])
         if content["fingerprint"] != fingerprint or not whole:
             return None
-        return [Measurement(**one) for one in content["volumes"]]
+        pictures = [path.with_name(name) for name in content["files"] if name.endswith(PICTURE)]
+        return Finished([Measurement(**one) for one in content["volumes"]], pictures)
     except (OSError, *UNUSABLE):
         return None
+
+
+def measurements_of(results: Path, patient: str) -> list[Measurement]:
+    """The measurements of a finished patient in a folder of results; none if it is not there."""
+    path = results / f"{page_name(patient)}{DONE}"
+    return [Measurement(**one) for one in read_json(path)["volumes"]] if path.is_file() else []
 
 
 def label_image(labels: np.ndarray, image: nib.Nifti1Image) -> nib.Nifti1Image:

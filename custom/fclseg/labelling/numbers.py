@@ -7,9 +7,10 @@ import numpy as np
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.records import Volume
-from fclseg.inference.function import Body, patient_result
+from fclseg.inference.function import patient_result
 from fclseg.inference.measure import measure
 from fclseg.inference.segment import Segmentation
+from fclseg.inference.values import Body
 
 SHOWN = ("end-diastolic volume", "end-systolic volume", "ejection fraction", "mass")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fclseg.documents import read_json, understood
 from fclseg.errors import DataError
-from fclseg.inference.function import Value
+from fclseg.inference.values import Value
 
 MEASUREMENTS = "measurements.json"
 

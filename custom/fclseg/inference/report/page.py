@@ -12,12 +12,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from fclseg.anatomy.base import Anatomy
 from fclseg.files import write_text
 from fclseg.inference import NOTICE
-from fclseg.inference.function import PER_SURFACE, PatientResult, Value
+from fclseg.inference.function import PatientResult
 from fclseg.inference.measure import Measurement
 from fclseg.inference.ranges import Judged, age_remark, judge, people
 from fclseg.inference.report.curve import volume_curve
 from fclseg.inference.report.earlier import Earlier
 from fclseg.inference.report.provenance import Provenance
+from fclseg.inference.values import PER_SURFACE, Value
 
 __all__ = ["INDEX", "KEY_FIGURES", "Provenance", "page_name", "write_index", "write_patient"]
 

@@ -12,11 +12,12 @@ from PIL import Image
 from fclseg.anatomy.base import Anatomy
 from fclseg.files import whole_file
 from fclseg.inference import NOTICE
-from fclseg.inference.function import PER_SURFACE, PatientResult
+from fclseg.inference.function import PatientResult
 from fclseg.inference.measure import cavities
 from fclseg.inference.ranges import age_remark, judge, people
 from fclseg.inference.report.earlier import Earlier
 from fclseg.inference.report.provenance import Provenance
+from fclseg.inference.values import PER_SURFACE
 
 A4 = (8.27, 11.69)
 LEFT, TOP, LINE, WIDTH = 0.08, 0.95, 0.0155, 105
