@@ -33,9 +33,10 @@ def segment(
 
     Label maps, pictures, tables and a report per patient go to ``out``. ``model`` is a fine-tuned model file; the
     shipped weights by default. ``calibration`` gives its numbers intervals; by default that beside the model. ``ed``
-    and ``es`` are two volumes of one patient, instead of ``scan``. Height in cm, weight in kg, heart rate per minute, sex ("male" or "female") and age are those of a single patient. ``earlier`` are
-    results of an earlier exam to compare with, and ``pdf`` writes each report as a PDF, too. ``architecture`` makes the
-    encoder that the model was trained with, if it is not the paper's.
+    and ``es`` are two volumes of one patient, instead of ``scan``. Height in cm, weight in kg, heart rate per minute,
+    sex ("male" or "female") and age are those of a single patient. ``earlier`` are results of an earlier exam to
+    compare with, and ``pdf`` writes each report as a PDF, too. ``architecture`` makes the encoder that the model was
+    trained with, if it is not the paper's.
     """
     if workers < 1:
         raise FCLSegError(f"--workers must be at least 1, not {workers}")
