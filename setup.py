@@ -15,6 +15,7 @@ SHIPPED = (
     "bundles/*/configs/*",
     "bundles/*/docs/*",
     "bundles/*/models/*.safetensors",
+    "bundles/*/models/*_calibration.json",
     "jobs/**/*",
 )
 """The files of a bundle or a job. Of its models only the weights, not the other files of a training."""

@@ -93,16 +93,16 @@ def test_the_order_statistics_are_those_of_conformal_prediction():
 def test_a_calibration_belongs_to_its_weights(calibration, tmp_path):
     model = tmp_path / "model.safetensors"
     model.write_bytes(b"weights")
-    calibration.write(tmp_path / "calibration.json")
+    calibration.write(tmp_path / "model_calibration.json")
     assert load_calibration(model) is None
     with pytest.raises(DataError, match="other weights"):
-        load_calibration(model, tmp_path / "calibration.json")
+        load_calibration(model, tmp_path / "model_calibration.json")
     from dataclasses import replace
 
     from fclseg.inference.calibration import digest
 
     own = replace(calibration, model=digest(model))
-    own.write(tmp_path / "calibration.json")
+    own.write(tmp_path / "model_calibration.json")
     assert load_calibration(model) == own
 
 

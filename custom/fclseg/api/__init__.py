@@ -1,8 +1,8 @@
 """The Python API: one function per verb, and the command line calls the same ones.
 
 ``data`` (phantom, check, import_dicom, join, split), ``pretrain``, ``finetune``, ``evaluate``, ``calibrate``,
-``segment``, ``label``, ``study``, ``submit``, ``report`` and ``doctor``. Names are looked up when they are used, so that
-a program that only segments does not import NVFlare.
+``segment``, ``label``, ``study``, ``submit``, ``report`` and ``doctor``. Names are looked up when they are used, so
+that a program that only segments does not import NVFlare.
 """
 
 from importlib import import_module

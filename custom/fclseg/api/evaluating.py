@@ -12,7 +12,7 @@ from fclseg.evaluation.known import known_patients
 from fclseg.evaluation.people import HALVES
 from fclseg.evaluation.run import Evaluated, Pair
 from fclseg.evaluation.run import evaluate as run
-from fclseg.inference.calibration import CALIBRATION, Calibration, digest
+from fclseg.inference.calibration import Calibration, calibration_file, digest
 from fclseg.resources import shipped_model
 
 
@@ -69,7 +69,7 @@ def calibrate(
     weights = shipped_model(folder_anatomy(pairs[0].labelled).bundle) if model is None else Path(model)
     known, anatomy = known_patients(pairs, weights, half, per_group)
     calibration = fit(known, anatomy, digest(weights), coverage)
-    path = weights.with_name(CALIBRATION) if out is None else Path(out)
+    path = calibration_file(weights) if out is None else Path(out)
     checked = None
     if check:
         other = next(one for one in HALVES if one != half)

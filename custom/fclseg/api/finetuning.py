@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.finetune.evaluation import Evaluation
@@ -12,9 +13,12 @@ from fclseg.finetune.run import FinetuneSpec, train
 from fclseg.methods.exchange import SHIPPED
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.interface import EncoderFactory
-from fclseg.networks.model_file import MODEL
+from fclseg.networks.model_file import MODEL, load_model, segments
 from fclseg.presets import Preset, get_preset
 from fclseg.resources import shipped_model
+
+NOTHING = "none"
+"""``network``: start from random weights."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ def finetune(
     hold_out: bool = True,
     train_patients: tuple[str, ...] | None = None,
     validation_patients: tuple[str, ...] | None = None,
-    preset: Preset | str = "small",
+    preset: Preset | str | None = None,
     epochs: int | None = None,
     seed: int = 0,
     architecture: EncoderFactory | None = None,
@@ -44,9 +48,11 @@ def finetune(
     """Fine-tune on a folder's labelled patients until the loss has converged, and score on the images' own grid.
 
     Args:
-        encoder: a pre-trained encoder to start from; random weights by default.
-        network: a whole network to start from instead, or "shipped" for the weights of the bundle. A network that
-            already segments is trained for the few steps of the preset.
+        network: the whole network to start from: a file, "shipped" for the weights of the bundle (the default, if they
+            have this preset and no encoder is given), or "none". A network that already segments is trained for the few
+            steps of the preset.
+        encoder: a pre-trained encoder to start from instead.
+        preset: by default that of the network to start from; "small" without one.
         labels: the number of labelled patients to train on (all that are not held out by default).
         hold_out: a quarter of the labelled patients is held out and scored. False: train on all, score none.
         train_patients, validation_patients: the patients to train on and to score, instead of a random choice.
@@ -56,9 +62,10 @@ def finetune(
     volumes = read_folder(data)
     # A plain folder without labels.json has the default labels, as in the bundle.
     anatomy = volumes[0].anatomy if volumes[0].anatomy.structures else ANATOMIES[DEFAULT]
-    size = get_preset(preset) if isinstance(preset, str) else preset
-    start = shipped_model(anatomy.bundle, size.name) if network == SHIPPED else network
-    chosen = settings_for(size, str(start) if start else None)
+    start = _start(anatomy, encoder, network, preset)
+    if preset is None:
+        preset = load_model(start).preset if start is not None and segments(start) else "small"
+    chosen = settings_for(get_preset(preset) if isinstance(preset, str) else preset, str(start) if start else None)
     if not hold_out:
         train_patients = tuple(sorted({volume.patient for volume in volumes if volume.label is not None}))
         validation_patients = ()
@@ -83,3 +90,21 @@ def finetune(
     )
     result = train(spec, out, progress=True)
     return Finetuned(Path(out) / MODEL, result.evaluation, result.losses)
+
+
+def _start(
+    anatomy: Anatomy, encoder: Path | str | None, network: Path | str | None, preset: Preset | str | None
+) -> Path | None:
+    """The network that a training starts from. Nobody should train from random weights by accident."""
+    if network == NOTHING or (network is None and encoder is not None):
+        return None
+    if network not in (None, SHIPPED):
+        return Path(str(network))
+    name = preset if preset is None or isinstance(preset, str) else preset.name
+    shipped = shipped_model(anatomy.bundle, name)
+    if network == SHIPPED:
+        return shipped
+    if shipped.is_file() and name in (None, load_model(shipped).preset):
+        return shipped
+    print("random weights at the start: there are no shipped weights of this preset")
+    return None

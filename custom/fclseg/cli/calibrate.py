@@ -8,9 +8,9 @@ from fclseg.cli.answers import Answer
 DESCRIPTION = """Learn from labelled patients how far the numbers of a model can be off.
 
 Use patients that the model was not trained on. They are segmented (results are kept in RESULTS, the same command
-continues there) and compared with the experts' label maps. The file calibration.json beside the model then gives every
-volume, mass and ejection fraction an interval, predicts the Dice of every structure, and decides which results are
-flagged. 'fclseg segment' uses it by itself. A site can calibrate the same model on its own patients."""
+continues there) and compared with the experts' label maps. The file model_calibration.json beside the model then gives
+every volume, mass and ejection fraction an interval, predicts the Dice of every structure, and decides which results
+are flagged. 'fclseg segment' uses it by itself. A site can calibrate the same model on its own patients."""
 
 EXAMPLES = """examples:
   fclseg calibrate labelled/ --model my_model/model.safetensors --results checked
@@ -29,7 +29,7 @@ def register(subparsers) -> None:
     parser.add_argument("labelled", nargs="+", type=Path, metavar="LABELLED", help="folders of images with label maps")
     parser.add_argument("--model", type=Path, metavar="FILE", help="model.safetensors (default: the shipped weights)")
     parser.add_argument("--results", type=Path, required=True, metavar="DIR", help="folder for the patients' results")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="default: calibration.json beside the model")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: model_calibration.json beside the model")
     parser.add_argument("--patients", type=Path, metavar="CSV", help="table of hospitals and groups, as in 'evaluate'")
     parser.add_argument("--half", choices=("choose", "report"), help="only this half of each hospital and group")
     parser.add_argument("--check", action="store_true", help="with --half: show coverage and flags on the other half")

@@ -6,8 +6,8 @@ from pathlib import Path
 from fclseg.cli.answers import Answer
 
 EXAMPLES = """examples:
-  fclseg finetune labelled/ --out my_model
-  fclseg finetune labelled/ --out my_model --network shipped
+  fclseg finetune labelled/ --out my_model                    # from the shipped weights: one patient helps already
+  fclseg finetune labelled/ --out my_model --network none     # from random weights
   fclseg finetune labelled/ --out my_model --encoder runs/fcl/encoder.safetensors
   fclseg segment scan.nii.gz --out results --model my_model/model.safetensors"""
 
@@ -16,22 +16,21 @@ def register(subparsers) -> None:
     parser = subparsers.add_parser(
         "finetune",
         help="train a segmentation model on labelled patients",
-        description="Fine-tune on a folder of labelled patients until the loss has converged. A quarter is held out.",
+        description="Fine-tune on a folder of labelled patients: from the shipped weights for a few steps, or from "
+        "others until the loss has converged. A quarter of the patients is held out.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, metavar="LABELLED", help="folder of images with label maps")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the model and its scores")
-    parser.add_argument("--encoder", type=Path, metavar="FILE", help="pre-trained encoder (default: random weights)")
+    parser.add_argument("--encoder", type=Path, metavar="FILE", help="start from a pre-trained encoder instead")
     parser.add_argument(
         "--network",
         metavar="FILE",
-        help="start from a whole network instead, for example a run's model.safetensors; 'shipped': the bundle's own "
-        "weights, which were trained only on phantoms and are the best start with few labelled patients",
+        help="the network to start from: a file, for example a run's model.safetensors, or 'none' for random weights "
+        "(default: the shipped weights, if they have this preset)",
     )
-    parser.add_argument(
-        "--preset", default="small", metavar="NAME", help="demo, small, standard or paper (default small)"
-    )
+    parser.add_argument("--preset", metavar="NAME", help="default: that of the network to start from, otherwise small")
     parser.add_argument("--epochs", type=int, metavar="N", help="train this many epochs instead of until convergence")
     parser.add_argument(
         "--train-on-all", action="store_true", help="hold out no patients; the model is then not scored"

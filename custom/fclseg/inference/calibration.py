@@ -18,7 +18,6 @@ from fclseg.errors import DataError
 from fclseg.files import write_text
 from fclseg.inference.values import PER_SURFACE, Value
 
-CALIBRATION = "calibration.json"
 LEAST_DIFFICULTY = 0.02
 
 
@@ -66,7 +65,7 @@ class Calibration:
 
 def load_calibration(model: Path | str | None, stated: Path | None = None) -> Calibration | None:
     """The calibration beside a model's file, if there is one for these weights. A ``stated`` file must be for them."""
-    path = stated if stated is not None or model is None else Path(model).with_name(CALIBRATION)
+    path = stated if stated is not None or model is None else calibration_file(model)
     if model is None or path is None or (stated is None and not path.is_file()):
         return None
     found = _read(path)
@@ -84,6 +83,11 @@ def _read(path: Path) -> Calibration:
         pairs = {name: {key: tuple(value) for key, value in content[name].items()} for name in ("dice", "errors")}
         lists = {name: tuple(content[name]) for name in ("hospitals", "risk")}
         return Calibration(**{**content, **pairs, **lists})
+
+
+def calibration_file(model: Path | str) -> Path:
+    """Beside the model: ``model_calibration.json``."""
+    return Path(model).with_name(f"{Path(model).stem}_calibration.json")
 
 
 def digest(model: Path) -> str:

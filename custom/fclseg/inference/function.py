@@ -8,6 +8,7 @@ import numpy as np
 
 from fclseg.anatomy.base import Anatomy, Mass
 from fclseg.inference.calibration import Calibration
+from fclseg.inference.cycle import medians, smooth_cycle
 from fclseg.inference.measure import Measurement, cavities, ejection_fraction
 from fclseg.inference.risk import features, probability
 from fclseg.inference.values import PER_SURFACE, Body, Value
@@ -114,24 +115,27 @@ def _collected(sentences: Sequence[Sequence[str]], volumes: Sequence[Measurement
 
 
 def name_phases(volumes: Sequence[Measurement], anatomy: Anatomy) -> None:
-    """ED is the frame with the largest volume of the first cavity, ES the frame with the smallest.
+    """ED is the frame in which the first cavity is largest, ES the frame in which it is smallest.
 
-    A frame far from the median of itself and its neighbours is an error and can be neither. Frames that the data set
-    names keep their names.
+    Both are found on the smooth curve of the cycle, because the largest of many noisy volumes is too large, and the
+    smallest too small. A frame far from the median of itself and its neighbours is an error and can be neither. Frames
+    that the data set names keep their names.
     """
     chosen = cavities(anatomy)
     cine = len({one.image for one in volumes}) == 1  # two files can be two exams, two frames of one are a cycle
     if not chosen or len(volumes) < (2 if cine else 3) or any(one.phase for one in volumes):
         return
     amounts = np.array([one.ml[chosen[0].structure] for one in volumes])
-    smooth = np.median([np.roll(amounts, step) for step in (-1, 0, 1)], axis=0)
     steady = amounts > 0
+    curve = amounts
     if len(amounts) >= FEWEST_TO_JUDGE:
-        steady &= np.abs(amounts - smooth) <= OUTLIER * np.ptp(smooth)
+        middle = medians(amounts)
+        steady &= np.abs(amounts - middle) <= OUTLIER * np.ptp(middle)
+        curve = smooth_cycle(np.where(steady, amounts, middle))
     if not steady.any():
         return
-    end_diastole = int(np.where(steady, amounts, -np.inf).argmax())
-    end_systole = int(np.where(steady, amounts, np.inf).argmin())
+    end_diastole = int(np.where(steady, curve, -np.inf).argmax())
+    end_systole = int(np.where(steady, curve, np.inf).argmin())
     if end_diastole != end_systole:
         volumes[end_diastole].phase, volumes[end_systole].phase = "ED", "ES"
 
