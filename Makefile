@@ -19,11 +19,13 @@ $(STAMP): requirements.txt pyproject.toml
 	touch $@
 
 # Takes at most five minutes on two cores. Studies can be resumed, so an interrupted demo continues where it stopped.
-# Its patients have different hearts and scanners than those used to train the shipped weights.
+# Its patients have different hearts and scanners than those used to train the shipped weights. `make demo SEED=1` has
+# other patients, pre-trainings and labelled patients.
+SEED ?= 0
 demo: $(STAMP)   ## phantom hospitals -> federated pre-training -> fine-tuning -> demo_output/local/report.html
 	$(BIN)/fclseg study local --preset demo --methods random,shipped,fclopt_dp --labels 0,1,2 --folds 1 --sites 3 \
 	    --patients 5 --rounds 12 --set images.size=64 --set images.pixel_scale=2.4 --set finetuning.epochs=60 \
-	    --set finetuning.refined=true --out demo_output
+	    --set finetuning.refined=true --first-seed $(SEED) --out demo_output
 
 weights: $(STAMP) ## train the weights of the bundles, only on phantoms (about 3 hours on one idle core)
 	OMP_NUM_THREADS=1 $(BIN)/python -m fclseg.finetune.weights
