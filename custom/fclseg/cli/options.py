@@ -1,6 +1,7 @@
 """Command line options that several commands share."""
 
 import argparse
+from typing import Any
 
 from fclseg.errors import FCLSegError
 
@@ -17,10 +18,23 @@ def add_run_options(parser: argparse.ArgumentParser, network: str) -> None:
         "(default: the job's own start)",
     )
     parser.add_argument("--codec", help="how networks are encoded: plain, lossless, 8bit or tiny (default: the job's)")
+    parser.add_argument(
+        "--sums-only",
+        nargs="?",
+        const=8,
+        type=int,
+        metavar="BITS",
+        help="the server learns only sums over the sites, of numbers with 4 to 16 bits (default 8)",
+    )
     parser.add_argument("--tracking", help="also write the curves to this tracker: mlflow or wandb")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", help="change one setting of the preset; repeatable"
     )
+
+
+def sum_settings(bits: int | None) -> dict[str, Any]:
+    """The settings of ``--sums-only``."""
+    return {} if bits is None else {"sums_only": True, "sum_bits": bits}
 
 
 def preset_change(text: str) -> tuple[str, object]:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
-from fclseg.cli.options import add_run_options, preset_change
+from fclseg.cli.options import add_run_options, preset_change, sum_settings
 
 
 def register(subparsers) -> None:
@@ -68,6 +68,7 @@ def run(arguments: argparse.Namespace) -> Answer:
         fold=arguments.fold,
         codec=arguments.codec,
         tracking=arguments.tracking,
+        **sum_settings(arguments.sums_only),
     )
     print(*next_steps(RunFolder(trained.folder)), sep="\n")
     return Answer(trained)

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
-from fclseg.cli.options import add_run_options, preset_change
+from fclseg.cli.options import add_run_options, preset_change, sum_settings
 from fclseg.environment import COMMAND
 
 
@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> Answer:
         run=arguments.name,
         codec=arguments.codec,
         tracking=arguments.tracking,
+        **sum_settings(arguments.sums_only),
     )
     print(f"run {submitted.run} was submitted as job {submitted.job}")
     print(f"its state: fclseg runs --kit {arguments.kit}")

@@ -8,6 +8,7 @@ from fclseg.errors import PublicError
 from fclseg.federation.averaging import WeightedMean, check_samples
 from fclseg.federation.features import check_features
 from fclseg.federation.robust import MEAN_RULE, OFF, Protection, capped, combine_by_coordinate, find_outliers
+from fclseg.federation.spool import Spool
 from fclseg.federation.states import Arrays
 from fclseg.methods.exchange import DISTANCE, MEAN, OTHERS, crosses
 
@@ -36,12 +37,14 @@ class Aggregator:
         like: dict[str, Arrays],
         partitions: int,
         protection: Protection = DEFAULT,
+        spool: Spool | None = None,
     ):
         flows = [flow for flow in model.row.flows if flow.component != DISTANCE]
         self._flows = [flow for flow in flows if crosses(flow.up, model.next_round, calibration_rounds)]
         self._averaged = [flow.component for flow in self._flows if flow.combine == MEAN]
         self._model, self._like, self._partitions, self._protection = model, like, partitions, protection
         self._held: dict[str, Contribution] = {}
+        self._spool = spool or Spool(None)
 
     @property
     def sites(self) -> list[str]:
@@ -68,7 +71,8 @@ class Aggregator:
         for name, state in passed_on.items():
             check_features(state, self._partitions, site, name)
         samples = check_samples(message.meta.get("samples"), site)
-        self._held[site] = Contribution(message.components, passed_on, samples)
+        components = {name: self._spool.keep(arrays) for name, arrays in message.components.items()}
+        self._held[site] = Contribution(components, passed_on, samples)
 
     def _check_complete(self, site: str, brought: set[str]) -> None:
         expected = {flow.component for flow in self._flows}

@@ -3,6 +3,7 @@
 This is the gate of a simulation, where there is no hospital to ask. ``fclseg.hospital.gate`` adds a hospital's policy.
 """
 
+import math
 from dataclasses import dataclass, field
 
 from fclseg.engine.messages import Message
@@ -10,6 +11,7 @@ from fclseg.engine.site import Site
 from fclseg.federation.states import Arrays, to_arrays
 from fclseg.methods.exchange import goes_up
 from fclseg.privacy.protections import NO_PROTECTION, PrivacySettings
+from fclseg.secure_sums.occasion import FEWEST, needed
 
 
 @dataclass
@@ -27,6 +29,11 @@ class OpenGate:
         """The protections that the run asks for."""
         return self.site.settings.privacy.stricter(self.asked)
 
+    @property
+    def fewest(self) -> int:
+        """The fewest sites of a sum that this site's update may be in."""
+        return max(FEWEST, self.site.settings.min_sites)
+
     def admit(self) -> None:
         """Refuse the task if the run is not allowed. Nothing is decoded or written before."""
 
@@ -34,8 +41,12 @@ class OpenGate:
         """The answer in the form that may leave. Raises if it may not."""
         answer = self.planned(answer)
         self.protect(answer, self.wanted)
-        self.curves = curves_of(answer)
+        self.curves = self.tellable(answer)
         return answer
+
+    def tellable(self, answer: Message) -> dict[str, float]:
+        """The numbers for the server's curves: none in a run of sums, because they are one site's."""
+        return {} if self.site.settings.sums_only else curves_of(answer)
 
     def planned(self, answer: Message) -> Message:
         """Drop the components that the exchange plan does not send up in this round (DP: the target network)."""
@@ -54,10 +65,20 @@ class OpenGate:
 
         site = self.site.name
         upload = Upload(answer.components, {name: states[site] for name, states in answer.others.items()})
-        made = protect(self.site, upload, self.received(), settings, noise)
+        made = protect(self.site, upload, self.received(), settings, noise, self._noise_share(settings))
         answer.components = made.components
         answer.others = {name: {site: arrays} for name, arrays in made.features.items()}
         return made.multipliers
+
+    def _noise_share(self, settings: PrivacySettings) -> float:
+        """In a secure sum the sites add the noise that the job asks for together. A site that asks for more adds all of
+        it itself, because the others do not know."""
+        own, job = self.site.settings, self.site.settings.privacy
+        if not own.shares_noise or (settings.sigma, settings.clip) != (job.sigma, job.clip):
+            return 1.0
+        from fclseg.engine.site_sums import members
+
+        return 1 / math.sqrt(needed(members(self), own.min_sites))
 
     def received(self) -> dict[str, Arrays]:
         """The networks of this task or of the distance task of its round."""

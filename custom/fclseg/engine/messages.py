@@ -17,7 +17,7 @@ from fclseg.methods.exchange import DISTANCE
 FORMAT = 2
 """Number of the form of messages and state files. It is raised when either changes its meaning: parties with different
 numbers refuse each other, and a run folder or a site's memory of another number is not continued."""
-DISTANCE_TASK, PRETRAIN_TASK = "distance", "pretrain"
+DISTANCE_TASK, PRETRAIN_TASK, SUM_TASK = "distance", "pretrain", "sum"
 NEEDS_WHOLE = "the whole networks are sent next time"
 """Part of the error of a site that could not decode what it was sent."""
 

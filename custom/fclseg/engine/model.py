@@ -9,6 +9,7 @@ from fclseg.federation.downlink import Downlink
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.methods.base import Method
 from fclseg.methods.exchange import ALWAYS, DISTANCE, MEAN, NEVER, OTHERS, Flow, Row
+from fclseg.secure_sums.integers import Scales
 
 
 @dataclass
@@ -23,6 +24,7 @@ class GlobalModel:
     trained: list[str] = field(default_factory=list)  # sites that took part in the last round
     predictor: DistancePredictor = field(default_factory=DistancePredictor)
     downlink: Downlink | None = None  # where a codec is used
+    scales: Scales | None = None  # of the next secure sum; None before the first one
 
     @classmethod
     def initial(cls, row: Row, method: Method) -> "GlobalModel":
@@ -46,6 +48,7 @@ class GlobalModel:
             parts |= {f"others:{name}:{site}": to_tensors(arrays) for site, arrays in states.items()}
         info = {"next_round": self.next_round, "fresh": sorted(self.fresh), "trained": self.trained}
         info["predictor"] = self.predictor.state()
+        info["scales"] = self.scales and self.scales.to_dict()
         if self.downlink:
             coded, info["downlink"] = self.downlink.state()
             parts |= {f"downlink:{name}": to_tensors(arrays) for name, arrays in coded.items()}
@@ -70,6 +73,7 @@ class GlobalModel:
             downlink.restore(coded, info["downlink"])
         model.next_round, model.fresh, model.trained = info["next_round"], set(info["fresh"]), info["trained"]
         model.predictor = DistancePredictor(**info["predictor"])
+        model.scales = Scales.read(info["scales"]) if info.get("scales") else None
         return model
 
 

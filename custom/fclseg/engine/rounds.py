@@ -14,19 +14,19 @@ from fclseg.engine.meter import Meter
 from fclseg.engine.model import GlobalModel
 from fclseg.engine.run_folder import describe
 from fclseg.engine.run_settings import RunSettings
+from fclseg.engine.sum_rounds import SumRound
+from fclseg.engine.sums import Ask
 from fclseg.errors import PassingError, PublicError
 from fclseg.federation.distance import check_distance, distance
+from fclseg.federation.spool import Spool
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.methods.base import Method
 from fclseg.methods.registry import build_method
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.loading import load_encoder
 from fclseg.networks.start_share import average_with_start
+from fclseg.secure_sums.identity import SimulatedTrust, Trust
 from fclseg.text import one_line
-
-Ask = Callable[[str, dict[str, Message], int, Callable[[str, Message], None]], dict[str, str]]
-"""(task, message per site, time-out, what to do with an answer) -> the sites that failed, and why."""
-
 
 AfterRound = Callable[[dict[str, Any]], None]
 """Gets the line of each round for ``rounds.jsonl``."""
@@ -62,10 +62,11 @@ class RunLoop:
         meter: Meter,
         shared: Mapping[str, str | None] | None = None,
         encoder: EncoderFactory | None = None,
+        trust: Trust | None = None,
     ):
         """``shared``: folders of a simulation, whose sites share one machine. ``encoder`` makes another encoder than
-        the paper's; every site needs the same."""
-        self.settings, self.folder, self.meter = settings, folder, meter
+        the paper's; every site needs the same. ``trust``: whose signatures count in secure sums; None: a simulation."""
+        self.settings, self.folder, self.meter, self.trust = settings, folder, meter, trust or SimulatedTrust()
         self.attendance = Attendance(sites, settings.fraction, settings.seed)
         self.run_info = {"id": folder.config["id"], "format": FORMAT, "settings": settings.to_dict()}
         self.run_info |= {"sites": sites, "shared": dict(shared or {})}
@@ -114,22 +115,30 @@ class RunLoop:
         started = time.perf_counter()
         drawn = self.attendance.draw(number)
         components, estimate = self.coding.networks(number), None
+        sent = components
         failures: dict[str, str] = {}
         record: dict[str, Any] = {"round": number, "drawn": drawn, "d": self._exact_distance(components)}
         if self.settings.row.predicts_distance:
             estimate, failures = self._predict_distance(number, drawn, components, record, ask)
-            components = {}  # the distance task already sent them
+            sent = {}  # the distance task already sent them
         elif self.settings.row.predicts_target:
             estimate = record["d"]
         messages = {
-            site: self._message(site, components, self.model.from_others(site), estimate, number)
+            site: self._message(site, sent, self.model.from_others(site), estimate, number)
             for site in drawn
             if site not in failures
         }
-        reports, weights = self._train(number, messages, failures, ask)
-        record["loss"] = sum(reports[site]["loss"] * weight for site, weight in weights.items()) / sum(weights.values())
-        record["sites"] = {site: {**reports[site], "status": "ok"} for site in sorted(reports)}
-        record["sites"] |= {site: {"status": one_line(reason)} for site, reason in sorted(failures.items())}
+        if self.settings.sums_only:
+            every = self.preset.pretraining.calibration_rounds
+            counted, record["sum"] = self._sums(components, ask).train(number, every, messages, estimate, failures)
+            self._check_enough(number, counted, failures)
+            record["loss"], reports = record["sum"]["loss"], {site: {} for site in counted}
+        else:
+            reports, weights = self._train(number, messages, failures, ask)
+            total = sum(weights.values())
+            record["loss"] = sum(reports[site]["loss"] * weight for site, weight in weights.items()) / total
+        record["sites"] = {site: {"status": one_line(reason)} for site, reason in sorted(failures.items())}
+        record["sites"] |= {site: {**reports[site], "status": "ok"} for site in sorted(reports)}
         record["bytes"] = self.meter.take(drawn)
         record["seconds"] = time.perf_counter() - started
         return record
@@ -139,7 +148,8 @@ class RunLoop:
     ) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:
         """Local training at the sites; returns what each site reports, and its weight."""
         every = self.preset.pretraining.calibration_rounds
-        aggregator = Aggregator(self.model, every, self.like, self.partitions, self.settings.protection)
+        spool = Spool(self.folder.path if self.folder.path.is_dir() else None)
+        aggregator = Aggregator(self.model, every, self.like, self.partitions, self.settings.protection, spool)
         reports: dict[str, dict[str, Any]] = {}
 
         def accept(site: str, message: Message) -> None:
@@ -172,7 +182,10 @@ class RunLoop:
             self.coding.incoming(site, message)
 
         messages = {site: self._message(site, components, {}, None, number) for site in drawn}
-        failures = ask(DISTANCE_TASK, messages, self.settings.distance_timeout, accept)
+        if self.settings.sums_only:
+            distances, failures = self._sums(components, ask).distances(messages)
+        else:
+            failures = ask(DISTANCE_TASK, messages, self.settings.distance_timeout, accept)
         self._check_enough(number, list(distances), failures)
         predictor = self.model.predictor
         if record["d"] is not None:
@@ -180,6 +193,19 @@ class RunLoop:
         estimate = predictor.predict(distances, self.model.trained or None)
         record |= {"d_predicted": estimate, "alpha": predictor.alpha, "distances": distances}
         return estimate, failures
+
+    def _sums(self, components: dict[str, Arrays], ask: Ask) -> SumRound:
+        return SumRound(
+            self.settings,
+            self.model,
+            self.coding,
+            self.like,
+            self.run_info,
+            components,
+            self.trust,
+            ask,
+            self._check_run,
+        )
 
     def _check_run(self, site: str, message: Message) -> None:
         """Refuse results of another run, including an earlier run of the same name that was started over."""

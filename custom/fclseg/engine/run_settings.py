@@ -15,10 +15,11 @@ from fclseg.anatomy.registry import DEFAULT, get_anatomy
 from fclseg.errors import FCLSegError
 from fclseg.federation.codecs.presets import RunCodec, get_codec
 from fclseg.federation.robust import MEAN_RULE, OUTLIERS, REFUSE, RULES, Protection
-from fclseg.methods.exchange import FEATURES, ROWS, SHIPPED, Row
+from fclseg.methods.exchange import FEATURES, OTHERS, ROWS, SHIPPED, Row
 from fclseg.presets import Preset, full_name, get_preset
 from fclseg.privacy.protections import PrivacySettings, check_privacy
 from fclseg.resources import shipped_model
+from fclseg.secure_sums.integers import FEWEST_BITS, MOST_BITS
 from fclseg.text import one_line, printable
 
 LEAST = {
@@ -73,6 +74,9 @@ class RunSettings(PrivacySettings):
     outliers: str = REFUSE  # what happens to an update whose norm is far above the median
     outlier_factor: float = 10.0  # an outlier is more than this many times the median norm
     weight_cap: float = 10.0  # no site counts more than this many times the median weight
+    sums_only: bool = False  # the server learns sums over the sites, never what one of them sends
+    sum_bits: int = 8  # bits per number of an update in a sum, 4 to 16
+    sum_masks: bool = True  # False: the same integers without masks, to compare with
 
     def __post_init__(self) -> None:
         # A site checks this too: the name comes from the server and must never lead out of the site's folder of runs.
@@ -116,6 +120,7 @@ class RunSettings(PrivacySettings):
             raise FCLSegError(f"'fraction' cannot be {settings.fraction}: give a number in (0, 1]")
         settings._check_method()
         settings._check_protection()
+        settings._check_sums()
         settings._check_privacy(values)
         return replace(
             settings, rounds=preset.pretraining.rounds, run=settings.run or f"{settings.job}-{settings.preset}"
@@ -148,6 +153,23 @@ class RunSettings(PrivacySettings):
                 f"the sites of job '{self.job}' train alone and can only start from their own installation: "
                 f"set 'network' to '{SHIPPED}' or leave 'network' and 'encoder' out"
             )
+
+    @property
+    def shares_noise(self) -> bool:
+        """Whether the sites of a secure sum add the noise of ``sigma`` together. Then all of them count the same, and
+        numbers have 64 bits: rounding noise away would void the privacy budget."""
+        return self.sums_only and self.sum_masks and self.sigma > 0
+
+    def _check_sums(self) -> None:
+        """Refuse what cannot be computed from sums."""
+        if not FEWEST_BITS <= self.sum_bits <= MOST_BITS:
+            raise FCLSegError(f"'sum_bits' cannot be {self.sum_bits}: give {FEWEST_BITS} to {MOST_BITS}")
+        if not self.sums_only:
+            return
+        if not self.row.flows or any(flow.combine == OTHERS for flow in self.row.flows):
+            raise FCLSegError(f"job '{self.job}' does not only average networks: leave out 'sums_only'")
+        if self.aggregation != MEAN_RULE:
+            raise FCLSegError(f"'{self.aggregation}' needs single updates: leave out 'aggregation' or 'sums_only'")
 
     def _check_protection(self) -> None:
         for name, choices in (("aggregation", RULES), ("outliers", OUTLIERS)):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from fclseg.engine.memory import SiteMemory
     from fclseg.methods.base import Method
     from fclseg.networks.interface import EncoderFactory
+    from fclseg.secure_sums.identity import Identity
 
 
 LOG = logging.getLogger(__name__)
@@ -94,6 +95,16 @@ class Site:
     @property
     def name(self) -> str:
         return self.place.name
+
+    @property
+    def identity(self) -> Identity:
+        """What the site signs with: the certificate of its startup kit."""
+        from fclseg.secure_sums.identity import CertifiedSite, SimulatedSite
+
+        kit = self.place.workspace / "startup"
+        return (
+            SimulatedSite(self.name) if self.place.simulated else CertifiedSite(kit / "client.crt", kit / "client.key")
+        )
 
     @property
     def rounds(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fclseg.engine.gate import OpenGate
-from fclseg.engine.messages import PRETRAIN_TASK, Message, check_message
+from fclseg.engine.messages import PRETRAIN_TASK, SUM_TASK, Message, check_message
 from fclseg.engine.site import Site
 from fclseg.errors import PublicError
 from fclseg.federation.distance import distance
@@ -31,14 +31,20 @@ Work = Callable[[Site, Message], Message]
 def answer(gate: OpenGate, work: Work) -> Message:
     """Do the task that a gate was made for. Returns what is sent to the server."""
     from fclseg.engine.site_coding import decode_download, encode_upload
+    from fclseg.engine.site_sums import answer_step, distance_in_sum, update_in_sum
 
     site, task = gate.site, gate.task
     gate.admit()
+    if gate.task_name == SUM_TASK:
+        return answer_step(gate)
     if site.codec:
         decode_download(site, site.codec, task)
+    told = task.distance
     if gate.task_name == PRETRAIN_TASK and site.settings.row.predicts_target:
         _predict_target(site, task)
     result = gate.release(work(site, task))
+    if site.settings.sums_only:
+        return update_in_sum(gate, result, told) if gate.task_name == PRETRAIN_TASK else distance_in_sum(gate, result)
     if site.codec:
         encode_upload(site, site.codec, result)
     return result

@@ -27,6 +27,7 @@ from fclseg.engine.rounds import RunLoop
 from fclseg.engine.run_folder import RunFolder
 from fclseg.engine.run_settings import RunSettings, start_over
 from fclseg.engine.simulation import shared_places
+from fclseg.engine.sums import trust_of
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError, PassingError
 from fclseg.flare import patches
@@ -126,7 +127,7 @@ class RoundController(Controller):
         shared, sentence = shared_places(place, present) if place.simulated else ({}, "images stay at the sites")
         self.log_info(fl_ctx, sentence)
         sites = folder.start(self._settings, present, shared, fresh=start_over(), command=_command(fl_ctx))
-        loop = RunLoop(self._settings, folder, sites, self._meter, shared)
+        loop = RunLoop(self._settings, folder, sites, self._meter, shared, trust=trust_of(place))
         self._attendance = loop.attendance
         for site in sorted(set(sites) - set(present)):
             loop.attendance.fell_silent(site)

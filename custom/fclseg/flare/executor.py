@@ -16,7 +16,7 @@ from nvflare.app_common.executors.learner_executor import LearnerExecutor
 from nvflare.app_common.logging.constants import is_log_streaming_allowed
 
 from fclseg.engine.gate import OpenGate
-from fclseg.engine.messages import DISTANCE_TASK, PRETRAIN_TASK
+from fclseg.engine.messages import DISTANCE_TASK, PRETRAIN_TASK, SUM_TASK
 from fclseg.engine.site_work import answer
 from fclseg.errors import PublicError
 from fclseg.flare import patches
@@ -41,7 +41,7 @@ class SiteExecutor(LearnerExecutor):
         threading.Thread(target=importlib.import_module, args=("torch",), daemon=True).start()
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        if task_name not in (PRETRAIN_TASK, DISTANCE_TASK):
+        if task_name not in (PRETRAIN_TASK, DISTANCE_TASK, SUM_TASK):
             return make_reply(ReturnCode.TASK_UNKNOWN)
         try:
             check_logs_stay(fl_ctx)

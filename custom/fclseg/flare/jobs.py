@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fclseg.engine.job_defaults import defaults
-from fclseg.engine.messages import DISTANCE_TASK, PRETRAIN_TASK
+from fclseg.engine.messages import DISTANCE_TASK, PRETRAIN_TASK, SUM_TASK
 from fclseg.engine.run_settings import RunSettings
 from fclseg.federation.payload import component_arrays
 from fclseg.federation.states import array_bytes
@@ -78,7 +78,7 @@ def server(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def client(row: Row, settings: Mapping[str, Any]) -> dict[str, Any]:
-    tasks = [DISTANCE_TASK, PRETRAIN_TASK] if row.predicts_distance else [PRETRAIN_TASK]
+    tasks = [DISTANCE_TASK] * row.predicts_distance + [PRETRAIN_TASK] + [SUM_TASK] * bool(settings.get("sums_only"))
     return {
         "format_version": 2,
         **CLIENT_TIMES,

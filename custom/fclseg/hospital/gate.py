@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from fclseg.engine.gate import OpenGate, curves_of
+from fclseg.engine.gate import OpenGate
 from fclseg.engine.messages import REPORT, Message
 from fclseg.federation.robust import update_norm
 from fclseg.hospital.admission import Admission, Admissions, fingerprint, hours_since
@@ -32,6 +32,10 @@ class Gate(OpenGate):
         """What the hospital's file says now: it may have changed since the training began."""
         return Policy.of(self.site.place)
 
+    @property
+    def fewest(self) -> int:
+        return max(super().fewest, self.policy.sum_of or 0)
+
     def admit(self) -> None:
         """Refuse the task if the policy forbids the run."""
         try:
@@ -45,6 +49,7 @@ class Gate(OpenGate):
         rounds = self.site.rounds
         policy.check_run(settings.job, settings.preset, self.site.foreign_changes, rounds)
         policy.check_components({flow.component for flow in settings.row.flows if flow.up != NEVER})  # before training
+        policy.check_sums(settings.sums_only and settings.sum_masks)
         if not 0 <= self.task.round_number < rounds:
             raise PolicyError(f"the task is for round {self.task.round_number}, outside the run's {rounds} rounds")
         asked = Admission(
@@ -84,7 +89,7 @@ class Gate(OpenGate):
                 ledger.note(self.task_name, number, exchange)
                 self._note(
                     SENT,
-                    curves=policy.curves,
+                    curves=policy.curves and not self.site.settings.sums_only,
                     report={name: answer.meta[name] for name in REPORT if name in answer.meta},
                     components=answer.payload(),
                     norm=self._norm(answer),
@@ -96,7 +101,7 @@ class Gate(OpenGate):
         except PolicyError as error:
             self._note(REFUSED, reason=str(error))
             raise
-        self.curves = curves_of(answer) if policy.curves else {}
+        self.curves = self.tellable(answer) if policy.curves else {}
         return answer
 
     def _exchange(self, answer: Message) -> str:

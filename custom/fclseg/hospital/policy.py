@@ -15,6 +15,7 @@ from fclseg.methods.exchange import DISTANCE, FEATURES, ROWS
 from fclseg.presets import PRESETS, full_name
 from fclseg.privacy.protections import NAMES as PRIVACY
 from fclseg.privacy.protections import PrivacySettings, check_privacy
+from fclseg.secure_sums.occasion import FEWEST
 
 EVERYTHING = frozenset({flow.component for row in ROWS.values() for flow in row.flows} | {DISTANCE})
 """All components of the exchange plan."""
@@ -36,6 +37,7 @@ class Policy(PrivacySettings):
     patients: int = 1  # minimum number of patients in a round
     repeats: int = 5  # rounds of a run that may be asked again with other networks, as after a crash of the server
     curves: bool = True  # whether losses and the spread of features go to the server's curves
+    sum_of: int | None = None  # updates leave only inside secure sums of at least so many sites; None: also alone
     approval: bool = False  # whether somebody at the site must approve a run before its first task
 
     @classmethod
@@ -73,6 +75,12 @@ class Policy(PrivacySettings):
         if rounds > self.rounds:
             raise PolicyError(f"the run has {rounds} rounds, but this site allows at most {self.rounds}")
 
+    def check_sums(self, in_sums: bool) -> None:
+        if self.sum_of is not None and not in_sums:
+            raise PolicyError(
+                f"updates of this site leave only in sums of at least {self.sum_of} sites: set 'sums_only' in the job"
+            )
+
     def check_hours(self, hours: float) -> None:
         if hours > self.hours:
             raise PolicyError(f"the run has lasted longer than the {self.hours:g} hours that this site allows")
@@ -93,7 +101,7 @@ class PolicyError(PublicError):
 
 WHERE = '"policy": {...} in local/fclseg.json'
 _TEXTS = ("jobs", "presets", "changes", "components")
-_WHOLE, _FLAGS = ("rounds", "patients", "repeats"), ("approval", "curves")
+_WHOLE, _FLAGS = ("rounds", "patients", "repeats", "sum_of"), ("approval", "curves")
 
 
 def _checked(name: str, value: object) -> Any:
@@ -114,9 +122,10 @@ def _checked(name: str, value: object) -> Any:
         return value
     whole = name in _WHOLE
     fits = type(value) is int if whole else type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-    least = 1 if whole else 0
+    least = FEWEST if name == "sum_of" else 1 if whole else 0
     if not fits or value < least or (name in ("hours", "epsilon", "delta") and not value):  # type: ignore[operator]
-        raise FCLSegError(f"the site's policy has '{name}' as {value!r}: give a {'whole ' if whole else ''}number > 0")
+        kind, bound = "whole number" if whole else "number", f">= {least}" if least > 1 else "> 0"
+        raise FCLSegError(f"the site's policy has '{name}' as {value!r}: give a {kind} {bound}")
     return value
 
 
@@ -142,6 +151,8 @@ SAMPLE = """\
     // entries that is removed; "mix", images per feature; "prototypes", means per partition; "feature_noise".
     // "clip": updates are clipped to this Euclidean norm. "sigma": noise on each value, as a multiple of clip.
     // "epsilon": the privacy budget of all runs together, with its "delta". When it is spent, nothing leaves anymore.
+
+    // "sum_of": updates leave only inside a secure sum of at least so many sites, 3 or more (docs/secure_sums.md).
 
     // Maximum rounds and hours per run, and the minimum number of patients to train on.
     "rounds": 1000,

@@ -42,10 +42,16 @@ class Upload:
 
 
 def protect(
-    sender: Sender, upload: Upload, received: Mapping[str, Arrays], settings: PrivacySettings, seed: int | None = None
+    sender: Sender,
+    upload: Upload,
+    received: Mapping[str, Arrays],
+    settings: PrivacySettings,
+    seed: int | None = None,
+    share: float = 1.0,
 ) -> Upload:
     """The upload with these protections. ``received`` are the networks that came down in this round. ``seed`` of the
-    noise: a secret of the site; None takes one from the operating system. Never the run's, which the server knows."""
+    noise: a secret of the site; None takes one from the operating system. Never the run's, which the server knows.
+    ``share`` is the site's part of the noise on networks; the multiplier is that of the whole noise."""
     made = Upload(dict(upload.components), dict(upload.features))
     if settings.on_features:
         for name in upload.features:
@@ -60,7 +66,7 @@ def protect(
                 "clip: the result is not sent"
             )
         noise = np.random.default_rng(seed)
-        made.components = clip_and_noise(upload.components, received, settings.clip, settings.sigma, noise)
+        made.components = clip_and_noise(upload.components, received, settings.clip, settings.sigma, noise, share)
         if settings.sigma:
             made.multipliers[NETWORKS] = settings.sigma / UPDATE_SENSITIVITY
     return made

@@ -78,6 +78,10 @@ class Collector:
             raise SumError(f"{site}: its shares are not those of this sum: they are not used")
         self._reveals[site] = found
 
+    @property
+    def revealed(self) -> int:
+        return len(self._reveals)
+
     def check_enough(self, step: str, answered: int) -> None:
         """End the attempt if too few sites are left; another attempt may succeed."""
         least = needed(len(self._adverts), self.fewest)

@@ -134,7 +134,7 @@ class SumPlan:
                 continue
             codes, rest = self._rounded(name, changes, weight)
             narrow.append(codes)
-            if name in self.keeps:
+            if name in self.keeps and rest.size:
                 memory[name] = {"lost": rest}
         joined = np.concatenate(narrow) if narrow else np.zeros(0, np.int64)
         whole = np.concatenate([part.astype(np.int64) for part in wide])

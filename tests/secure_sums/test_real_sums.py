@@ -1,0 +1,152 @@
+"""Four real sites with mutual TLS and a server that records everything: what it sees and computes, one site killed."""
+
+import copy
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from fclseg.engine.job_defaults import DEFAULTS
+from fclseg.engine.state_files import read_state
+from fclseg.federation.averaging import WeightedMean
+from fclseg.federation.states import to_arrays
+from fclseg.flare.jobs import write_job
+from fclseg.methods.exchange import get_row
+from fclseg.phantom.dataset import write_phantom
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(2400)]
+SITES = ["site-1", "site-2", "site-3", "site-4"]
+ROUNDS = 2
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    sys.path.insert(0, str(Path(__file__).parents[2] / "poc"))
+    from parties import SERVER, Federation
+
+    made = Federation(tmp_path_factory.mktemp("federation"))
+    (pattern,) = [party for party in made.project["participants"] if party["name"] == "site-2"]
+    for name in SITES[2:]:
+        made.project["participants"].append({**copy.deepcopy(pattern), "name": name})
+    made.sites = SITES
+    made.provision()
+    (made.out / "recorded").mkdir()
+    for number, site in enumerate(SITES):
+        # the first three have the same phantom and so the same weight; the last one trains longest
+        write_phantom(made.out / "data" / site, patients=6 if site == "site-4" else 1, frames=2, seed=number // 3)
+        own = {"data": str(made.out / "data" / site), "cache": str(made.out / "cache" / site), "device": "cpu"}
+        made.configure(site, **own, policy={"sum_of": 3, "changes": ["channels", "hidden", "calibration_rounds"]})
+    usual = dict(made.environment)
+    made.environment |= {
+        "PYTHONPATH": str(Path(__file__).with_name("recorder")),
+        "RECORDED": str(made.out / "recorded"),
+    }
+    made.start(SERVER)
+    made.environment = usual
+    for site in SITES:
+        made.start(site)
+    made.wait_for(SITES, 600)
+    yield made
+    made.stop()
+
+
+def submitted(federation, name, **settings):
+    job = federation.out / "jobs" / name / "fclopt_dp"
+    changes = {"channels": [4, 16, 16], "hidden": 8, "calibration_rounds": 2}
+    given = {**DEFAULTS, "rounds": ROUNDS, "run": name, "changes": changes, "sums_only": True, **settings}
+    given |= {"pickup_timeout": 900, "pretrain_timeout": 900, "distance_timeout": 900, "min_sites": 3}
+    write_job(job, get_row("fclopt_dp"), given, simulator=False)
+    return federation.submit(job)
+
+
+def recorded(federation, run=None):
+    """(about, arrays) of every answer that reached the server."""
+    for path in sorted((federation.out / "recorded").glob("*.json")):
+        about = json.loads(path.read_text())
+        with np.load(path.with_suffix(".npz")) as parts:
+            yield about, {name: parts[name] for name in parts.files}
+
+
+def final(federation, run):
+    checkpoints = sorted((federation.kit("localhost") / "runs" / run / "checkpoints").glob("*"))
+    states, info = read_state(checkpoints[-1])
+    return states, info
+
+
+def lines(federation, run):
+    path = federation.kit("localhost") / "runs" / run / "rounds.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture(scope="module")
+def killed(federation):
+    """A run in which site 4 is killed while it trains in the last round."""
+    job = submitted(federation, "killed")
+
+    def training(number):
+        return [a for a, _ in recorded(federation) if a["task"] == "pretrain" and a["meta"]["round"] == number]
+
+    deadline = time.monotonic() + 1500
+    while not training(ROUNDS - 1) and time.monotonic() < deadline:
+        time.sleep(0.3)
+    federation.stop("site-4")
+    assert federation.wait(job, 1500) == "FINISHED:COMPLETED", federation.log("localhost")[-3000:]
+    return lines(federation, "killed")
+
+
+def test_a_killed_site_is_repaired_in_the_same_round(federation, killed):
+    assert [killed[0]["sites"][site]["status"] for site in SITES] == ["ok"] * 4
+    assert [killed[1]["sites"][site]["status"] for site in SITES[:3]] == ["ok"] * 3
+    assert killed[1]["sites"]["site-4"]["status"] != "ok"
+
+
+def test_the_sum_is_that_of_the_three_sites_own_networks(federation, killed):
+    """From what the sites have on their disks: the weighted mean, up to the rounding to 8 bits."""
+    states, _ = final(federation, "killed")
+    found, mean = to_arrays(states["mean:online"]), None
+    for site in SITES[:3]:
+        folder = federation.kit(site) / "runs" / "killed" / "sites" / site
+        method = read_state(folder / f"round-{ROUNDS - 1:04d}.safetensors")[0]["method"]
+        online = to_arrays(
+            {key.removeprefix("online."): part for key, part in method.items() if key.startswith("online.")}
+        )
+        mean = mean or WeightedMean("online", online)
+        mean.add(online, 1, site)
+    expected = mean.result()
+    for key, array in found.items():
+        if array.dtype.kind == "f":
+            assert np.abs(array - expected[key]).max() < 0.02 * max(np.abs(expected[key]).max(), 1e-3), key
+
+
+def test_what_the_server_saw_is_uniform(federation, killed):
+    """Every masked upload of the last round, as it was on the wire: single bits and bytes."""
+    tested = 0
+    for about, parts in recorded(federation):
+        assert not about["components"] and about["d"] is None
+        if about["task"] == "pretrain" and about["meta"]["round"] == ROUNDS - 1:
+            bits = np.unpackbits(parts["narrow"])
+            assert chisquare(np.bincount(bits, minlength=2)).pvalue > 1e-6
+            assert chisquare(np.bincount(parts["narrow"], minlength=256)).pvalue > 1e-6
+            tested += 1
+    assert tested >= 3
+
+
+def test_masks_change_no_bit(federation, killed):
+    """The remaining three sites run the same job with and without masks."""
+    for name, masks in (("masked", True), ("open", False)):
+        if not masks:
+            for site in SITES[:3]:
+                own = json.loads((federation.kit(site) / "local" / "fclseg.json").read_text())
+                del own["policy"]["sum_of"]
+                federation.configure(site, **own)
+        job = submitted(federation, name, sum_masks=masks)
+        assert federation.wait(job, 1500) == "FINISHED:COMPLETED", federation.log("localhost")[-3000:]
+    one, other = final(federation, "masked")[0], final(federation, "open")[0]
+    assert one.keys() == other.keys()
+    for part, state in one.items():
+        for key, tensor in state.items():
+            assert np.array_equal(tensor.numpy(), other[part][key].numpy()), (part, key)
