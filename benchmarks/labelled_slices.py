@@ -137,7 +137,11 @@ def main() -> None:
     missing = [cell for cell in cells if not (arguments.out / "{}-{}-{}.json".format(*cell)).exists()]
     for way, count, seed in missing[: arguments.most]:
         keys = order(way, candidates, depths, seed)[:count] if count else []
-        found = train(arguments.out / "folder", volumes, pool, keys, seed) if count else score_start(volumes, pool)
+        found = (
+            train(arguments.out / f"folder-{way}-{count}-{seed}", volumes, pool, keys, seed)
+            if count
+            else score_start(volumes, pool)
+        )
         (arguments.out / f"{way}-{count}-{seed}.json").write_text(json.dumps(found))
         print(way, count, seed, {name: round(value, 3) for name, value in found["dice"].items()}, flush=True)
     if len(missing) <= (arguments.most or len(missing)):

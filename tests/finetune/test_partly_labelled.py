@@ -1,5 +1,7 @@
 """Fine-tuning and scores with label maps in which only some slices are labelled."""
 
+import shutil
+
 import nibabel as nib
 import numpy as np
 import pytest
@@ -53,3 +55,19 @@ def test_the_other_slices_can_be_used_without_their_labels(partly):
     assert len(found) == sum(depths) - len(depths)
     assert {found.store.volumes[volume].patient for volume in found.store.volume[found.indices]} == {"patient001"}
     assert all((np.asarray(found.store.labels[row]) == UNLABELLED).all() for row in found.indices)
+
+
+def test_labels_made_meanwhile_are_seen(partly, tmp_path):
+    """In one process, as in a notebook: train, label more, train again."""
+    folder = tmp_path / "acdc"
+    shutil.copytree(partly, folder)
+    anatomy = read_folder(folder)[0].anatomy
+    before = open_labelled(str(folder), anatomy, 32, 5.0, progress=False)
+    assert open_labelled(str(folder), anatomy, 32, 5.0, progress=False) is before
+    path = sorted(folder.rglob("*_gt.nii.gz"))[0]
+    image = nib.load(path)
+    labels = np.array(image.dataobj)
+    labels[:, :, KEPT + 1] = 0
+    nib.save(nib.Nifti1Image(labels, image.affine, image.header), path)
+    after = open_labelled(str(folder), anatomy, 32, 5.0, progress=False)
+    assert len(after.select(labelled=True)) == len(before.select(labelled=True)) + 1

@@ -19,11 +19,24 @@ from fclseg.errors import DataError
 from fclseg.randomness import generator
 
 
-@lru_cache(maxsize=4)
 def open_labelled(
     dataset_dir: str, anatomy: Anatomy, image_size: int, spacing: float, progress: bool = True
 ) -> SliceStore:
-    """The labelled volumes of a folder as slices. Opened once per process, because a study asks thousands of times."""
+    """The labelled volumes of a folder as slices. Opened once per process, because a study asks thousands of times, and
+    again if a file of the folder has changed: somebody may have labelled more."""
+    return _opened(dataset_dir, anatomy, image_size, spacing, progress, _files_of(Path(dataset_dir)))
+
+
+def _files_of(folder: Path) -> int:
+    """A number that changes with any file of a folder."""
+    found = [(path, path.stat()) for path in sorted(folder.rglob("*.nii*")) if path.is_file()]
+    return hash(tuple((path, status.st_size, status.st_mtime_ns) for path, status in found))
+
+
+@lru_cache(maxsize=4)
+def _opened(
+    dataset_dir: str, anatomy: Anatomy, image_size: int, spacing: float, progress: bool, files: int
+) -> SliceStore:
     volumes = read_folder(Path(dataset_dir))
     found = volumes[0].anatomy
     if found.structures and found.structures != anatomy.structures:
