@@ -1,7 +1,6 @@
 """One labelling session: the data, the outlines, the labels, and what is to be labelled next. The page asks it."""
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from fclseg.anatomy.folders import scan_folder
 from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import UNLABELLED, labelled_slices
 from fclseg.errors import DataError
-from fclseg.inference.segment import overlap
 from fclseg.labelling.background import Background
 from fclseg.labelling.candidates import candidates_of
+from fclseg.labelling.changes import change_of
 from fclseg.labelling.folder import LabelFolder
 from fclseg.labelling.numbers import numbers_of
 from fclseg.labelling.outlines import Outliner
@@ -164,15 +163,9 @@ class Session:
         """What the last training changed in a patient who has no label."""
         if self.before is None or any(key[0] == patient for key in self.records.keys(DONE)):
             return
-        phases, sides = self.phases(patient), []
-        for outliner in (self.before, self.outliner):
-            found = {self.volumes[i]: outliner.known(self.volumes[i]) for i in self.wanted(patient)}
-            sides.append({volume: outline.labels for volume, outline in found.items() if outline is not None})
-        both = [volume for volume in sides[0] if volume in sides[1]]
-        if both:
-            agreement = float(np.mean([overlap_of_structures(*(side[v] for side in sides)) for v in both]))
-            numbers = [numbers_of({v: side[v] for v in both}, phases, self.anatomy) for side in sides]
-            self.changes[patient] = {"agreement": agreement, "before": numbers[0], "after": numbers[1]}
+        volumes = [self.volumes[index] for index in self.wanted(patient)]
+        if (change := change_of(volumes, self.before, self.outliner, self.phases(patient))) is not None:
+            self.changes[patient] = change
 
     def labels(self, index: int, *, excluded: bool = True) -> np.ndarray | None:
         """The outlines [X, Y, S] as they are now: drafts over labels over the network's; None if there are none yet."""
@@ -267,9 +260,3 @@ class Session:
             self.version += 1
         labelled = {key[0] for key in self.records.keys(DONE)}
         self.background.again(sorted(self.patients, key=lambda patient: patient in labelled))
-
-
-def overlap_of_structures(one: np.ndarray, other: np.ndarray) -> float:
-    """Mean Dice over the structures that either label map has."""
-    values: Sequence[int] = sorted({*np.unique(one).tolist(), *np.unique(other).tolist()} - {0})
-    return float(np.mean([overlap(one == value, other == value) for value in values])) if values else 1.0
