@@ -106,9 +106,11 @@ def test_finetune(place, model, ask, tmp_path):
 
 
 def test_finetune_from_the_shipped_network(place, ask, tmp_path):
-    told = ask("finetune", place / "data", "--out", tmp_path / "typed", "--network", "shipped", "--train-on-all",
-               "--epochs", 1)  # fmt: skip
-    tuned = api.finetune(place / "data", tmp_path / "called", network="shipped", hold_out=False, epochs=1)
+    told = ask("finetune", place / "data", "--out", tmp_path / "typed", "--network", "shipped", "--preset", "small",
+               "--train-on-all", "--epochs", 1)  # fmt: skip
+    tuned = api.finetune(
+        place / "data", tmp_path / "called", network="shipped", preset="small", hold_out=False, epochs=1
+    )
     typed, called = read_tensors(told["model"])[0], read_tensors(tuned.model)[0]
     assert all((typed[name] == tensor).all() for name, tensor in called.items())
     assert told["dice"] is None and not tuned.evaluation.rows

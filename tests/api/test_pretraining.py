@@ -95,7 +95,7 @@ def test_the_whole_network_of_a_method_that_trains_one_is_returned(data, tmp_pat
     preset = get_preset("small", local_epochs=1, epoch_share=0.2, adaptation_rounds=1)
     run = pretrain("mean_teacher", data, tmp_path / "run", preset=preset)
     assert len(run.losses) == 1, "adaptation_rounds, not the preset's forty"
-    trained, shipped = read_tensors(run.network)[0], read_tensors(shipped_model("acdc_unet"))[0]
+    trained, shipped = read_tensors(run.network)[0], read_tensors(shipped_model("acdc_unet", "small"))[0]
     assert set(trained) == set(shipped)
     head = "decoder.head.weight"
     assert (trained[head] - shipped[head]).abs().max() < 0.1 * shipped[head].abs().max(), "it starts from its decoder"

@@ -11,7 +11,7 @@ from fclseg.presets import get_preset
 from fclseg.resources import shipped_model
 from fclseg.study.fixed_training import train_fixed
 
-SHIPPED = shipped_model("acdc_unet")
+SHIPPED = shipped_model("acdc_unet", "demo")
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def run(phantom, weight, unlabelled=None):
         ("patient004",),
         unlabelled,
         preset="demo",
-        pretrained_network=shipped_model("acdc_unet"),
+        pretrained_network=shipped_model("acdc_unet", "demo"),
         overrides=changes,
     )
     return train_fixed(spec).evaluator.network.state_dict()

@@ -94,8 +94,8 @@ def test_every_method_can_start_from_the_shipped_network(row):
     """Online and target get what they have in common with it: the encoder, and the decoder of a whole network. The
     rest, such as a projector, keeps its initial weights."""
     method, untouched = (build_method(row, PRESET, seed=0) for _ in range(2))
-    method.start_from(shipped_model("acdc_unet"))
-    shipped, _ = read_tensors(shipped_model("acdc_unet"))
+    method.start_from(shipped_model("acdc_unet", "demo"))
+    shipped, _ = read_tensors(shipped_model("acdc_unet", "demo"))
     for component in ("online", "target") if method.has_target else ("online",):
         state, before = method.send(component), untouched.send("online")
         common = {name for name in shipped if name in state and state[name].shape == shipped[name].shape}

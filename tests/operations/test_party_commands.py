@@ -177,7 +177,7 @@ def test_real_parties_adapt_the_shipped_network_and_fine_tune_the_result(parties
     """Each run stays near the network that it starts from; random weights would be far away."""
     adapted = _complete(parties, "mean_teacher") / MODEL
     tuned = _complete(parties, "finetune_federated", "--network", str(adapted)) / MODEL
-    for start, end in ((shipped_model("acdc_unet"), adapted), (adapted, tuned)):
+    for start, end in ((shipped_model("acdc_unet", "demo"), adapted), (adapted, tuned)):
         first, last = (read_tensors(path)[0] for path in (start, end))
         kernels = [name for name in first if first[name].ndim == 4]
         moved = [float((last[name] - first[name]).norm() / first[name].norm()) for name in kernels]

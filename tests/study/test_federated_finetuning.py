@@ -74,7 +74,7 @@ def drawn(cell):
 
 
 def start_file(start, data, encoder):
-    return {"random": None, "network": shipped_model(data.anatomy.bundle), "encoder": encoder}[start]
+    return {"random": None, "network": shipped_model(data.anatomy.bundle, "demo"), "encoder": encoder}[start]
 
 
 def network_of(cell, path):

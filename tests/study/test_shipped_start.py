@@ -75,7 +75,7 @@ def test_what_a_run_did_not_train_is_that_of_its_start(tmp_path, job):
         save_network(tmp_path / "trained.safetensors", method.online, {})
     cell = Pretraining(job, 0, PRESET, DATA, FROM_SHIPPED)
     path = complete(cell, tmp_path / "trained.safetensors")
-    made, shipped = (read_tensors(one)[0] for one in (path, shipped_model("acdc_unet")))
+    made, shipped = (read_tensors(one)[0] for one in (path, shipped_model("acdc_unet", "demo")))
     trained, _ = read_tensors(tmp_path / "trained.safetensors")
     assert set(made) == set(shipped)
     for name, tensor in made.items():
@@ -92,7 +92,7 @@ def test_a_study_from_the_shipped_weights(tmp_path, monkeypatch):
     command = "study local --preset demo --sites 2 --patients 5 --rounds 1 --folds 1 --labels 0,1 --jobs 1"
     command += " --methods shipped,motion,fcl,fclopt_dp --job-set network=shipped --set pretraining.lr=1e-9"
     assert main([*command.split(), "--set", "finetuning.epochs=2", "--out", str(tmp_path / "out")]) == 0
-    shipped, _ = read_tensors(shipped_model("acdc_unet"))
+    shipped, _ = read_tensors(shipped_model("acdc_unet", "demo"))
     runs = sorted((tmp_path / "out" / "runs").glob(f"*/{COMPLETED}"))
     assert [run.parent.name.partition("-")[0] for run in runs] == ["fcl", "fclopt_dp", "motion"]
     for run in runs:

@@ -123,7 +123,7 @@ def test_sites_that_train_alone_start_from_the_shipped_weights(hospitals, tmp_pa
     run = InProcess(tmp_path / "run", hospitals, "mean_teacher_local", rounds=1, network="shipped", changes=changes)
     (record,) = run.complete()
     assert all(not counts[way]["payload"] for counts in record["bytes"].values() for way in ("up", "down"))
-    shipped, _ = read_tensors(shipped_model("acdc_unet"))
+    shipped, _ = read_tensors(shipped_model("acdc_unet", "demo"))
     result = json.loads((run.run / "result.json").read_text())
     assert result["site_networks"] == {site: f"sites/{site}/model.safetensors" for site in run.sites}
     for site in run.sites:
