@@ -145,6 +145,13 @@ def test_a_planted_fault_is_named_in_one_sentence(kit, federation, plant):
     assert set(found) - may_follow == {name}
 
 
+def test_a_certificate_that_expires_soon_is_said_without_being_a_fault(kit, capsys):
+    _certificate_of(kit, -100, 20)
+    main(["site", "check", str(kit.path)])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " certificate " in line]
+    assert line.startswith("SOON") and "ask the coordinator for a new kit now" in line
+
+
 def test_a_full_disk(kit, monkeypatch):
     monkeypatch.setattr(kit_check, "free_bytes", lambda folder: 300 * 10**6)
     assert _faults(kit)["disk"].startswith('"runs" has 0.3 GB free at ')

@@ -111,6 +111,42 @@ def test_the_page_is_served_on_this_machine_only_and_escapes_names(run):
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
 
+def test_health_and_metrics_are_for_this_machine_and_say_what_the_folder_says(run):
+    server = page_server(lambda: read_run(run.path), 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://localhost:{server.server_address[1]}"
+    try:
+        with pytest.raises(urllib.error.HTTPError) as stopped:  # nobody works on the run
+            urllib.request.urlopen(f"{address}/health", timeout=30)
+        assert stopped.value.code == 503 and stopped.value.read() == b"stopped\n"
+        with run.held():
+            assert urllib.request.urlopen(f"{address}/health", timeout=30).read() == b"running\n"
+        said = urllib.request.urlopen(f"{address}/metrics", timeout=30).read().decode().splitlines()
+        values = dict(line.rsplit(" ", 1) for line in said)
+        assert values['fclseg_run_rounds_done{run="first"}'] == "2" and values['fclseg_run_rounds{run="first"}'] == "5"
+        assert values['fclseg_run_loss{run="first"}'] == "1.0"
+        assert values['fclseg_site_ok{run="first",site="site-1"}'] == "1"
+        assert values['fclseg_site_ok{run="first",site="site-<2>"}'] == "0"
+        foreign = urllib.request.Request(f"{address}/metrics", headers={"Host": "evil.example"})
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(foreign, timeout=30)
+    finally:
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ({"encoders": {"": "encoder.safetensors"}}, "--encoder {}/encoder.safetensors"),
+        ({"encoders": {"": "encoder.safetensors"}, "model": "model.safetensors"}, "--network {}/model.safetensors"),
+    ],
+)
+def test_the_list_of_runs_names_the_file_that_the_next_step_needs(run, capsys, made, expected):
+    (run.path / "result.json").write_text(json.dumps(made))
+    assert main(["runs", str(run.path.parent)]) == 0
+    assert expected.format(run.path) in capsys.readouterr().out
+
+
 def test_a_curve_spans_the_picture_and_marks_rounds_with_a_fault():
     shown = curve([3.0, 1.0, 2.0], [False, True, False])
     assert 'points="64.0,8.0 348.0,178.0 632.0,93.0"' in shown

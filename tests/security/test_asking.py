@@ -139,7 +139,7 @@ def test_a_run_is_identified_by_a_short_word(door, run_id):
 def test_texts_of_a_job_are_short_and_on_one_line(field):
     for text in ("x" * 501, "a\nINFO forged line"):
         with pytest.raises(FCLSegError) as error:
-            RunSettings.read({"job": "adapt_federated" if field == "network" else "fclopt", field: text}, {})
+            RunSettings.read({"job": "finetune_federated" if field == "network" else "fclopt", field: text}, {})
         assert "\n" not in str(error.value) and len(str(error.value)) < 800
 
 

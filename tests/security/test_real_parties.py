@@ -177,12 +177,25 @@ def test_a_job_with_code_is_not_run(sites):
     (job / "app" / "custom").mkdir()
     (job / "app" / "custom" / "evil.py").write_text(f"open({str(proof)!r}, 'w')\n")
     edited(job, lambda d: d["components"].append({"id": "x", "path": "evil.Evil", "args": {}}))
-    try:
-        status, _ = finished(sites, job)
-        assert status != "FINISHED:COMPLETED"
-    except FCLSegError as error:
-        assert "BYOC" in str(error) or "byoc" in str(error)
+    with pytest.raises(FCLSegError, match=r"the job brings code \(custom/evil.py\)"):
+        sites.submit(job)
     assert not proof.exists()
+
+
+def test_a_reference_to_the_servers_environment_is_refused_at_submission(sites):
+    with pytest.raises(FCLSegError, match="contains a reference"):
+        sites.submit(real_job(sites, run="leak-{$PATH}"))
+
+
+def test_a_lead_cannot_start_from_any_file_of_the_server(sites):
+    """The same sentence whether the file exists or not."""
+    reasons = set()
+    for number, path in enumerate(("/etc/passwd", "/etc/no-such-file")):
+        name = f"start-{number}-{time.monotonic_ns()}"
+        status, _ = finished(sites, real_job(sites, "mean_teacher", network=path, run=name))
+        assert status != "FINISHED:COMPLETED"
+        reasons.add("'network' is not below the server's folder of runs" in sites.log(SERVER))
+    assert reasons == {True}
 
 
 @pytest.mark.parametrize(
@@ -201,9 +214,9 @@ def test_a_job_that_names_another_class_is_not_run(sites, path, arguments):
         real_job(sites, min_sites=1),
         lambda document: document["components"].append({"id": "x", "path": path, "args": given}),
     )
-    status, _ = finished(sites, job)
-    assert status != "FINISHED:COMPLETED" and not proof.exists()
-    assert "is not in allow_list" in sites.log("site-1")
+    with pytest.raises(FCLSegError, match=f"names the class {path}"):
+        sites.submit(job)
+    assert not proof.exists()
 
 
 def test_the_coordinator_cannot_submit_and_a_lead_can_do_nothing_else(sites):

@@ -11,6 +11,9 @@ from fclseg.text import printable
 if TYPE_CHECKING:
     from fclseg.flare.kits.kit_check import Result
 
+if TYPE_CHECKING:
+    from fclseg.flare.kits.kit_check import Result
+
 
 def register(commands) -> None:
     joining = commands.add_parser(
@@ -49,8 +52,14 @@ def _report(kit: Path) -> "list[Result]":
     results = []
     for result in check_kit(kit):
         results.append(result)
-        print(f"{'FAULT' if result.fault else 'ok':<6} {result.name:<12} {printable(result.fault or result.found)}")
+        print(f"{_word(result):<6} {result.name:<12} {printable(result.fault or result.found)}")
     return results
+
+
+def _word(result: "Result") -> str:
+    from fclseg.flare.kits.kit_check import Notice
+
+    return "FAULT" if result.fault else "SOON" if isinstance(result.found, Notice) else "ok"
 
 
 def join(arguments: argparse.Namespace) -> Answer:

@@ -35,6 +35,10 @@ class Result(NamedTuple):
     fault: str = ""
 
 
+class Notice(str):
+    """What was found, if somebody should act on it soon. The site can still take part."""
+
+
 class Fault(FCLSegError):
     """What is wrong, where, and what to do."""
 
@@ -84,9 +88,8 @@ def _certificate(kit: Kit) -> str:
         )
     if days <= 0:
         raise Fault(f"{kit.path / CERTIFICATE} expired {-days:.0f} days ago: ask the coordinator for a new kit")
-    return f"{kit.site}, valid for {days:.0f} days" + (
-        "; ask the coordinator for a new kit soon" if days < SHORT_OF_DAYS else ""
-    )
+    found = f"{kit.site}, valid for {days:.0f} days"
+    return found if days >= SHORT_OF_DAYS else Notice(f"{found}: ask the coordinator for a new kit now")
 
 
 def _signature(kit: Kit) -> str:

@@ -15,6 +15,7 @@ from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import DataError, FCLSegError
 from fclseg.locks import is_held
 
+ENCODER = "encoder.safetensors"
 COMPLETE, FAILED, RUNNING, STOPPED, DAMAGED = "complete", "failed", "running", "stopped", "damaged"
 
 
@@ -93,7 +94,9 @@ def _read_run(path: Path) -> RunOverview:
     settings = config.get("settings", {})
     records = read_json_lines(path / ROUNDS)
     reason = read_json(path / FAILURE)["reason"] if (path / FAILURE).exists() else ""
-    encoders = read_json(path / RESULT)["encoders"] if (path / RESULT).exists() else {}
+    made = read_json(path / RESULT) if (path / RESULT).exists() else {}
+    encoders = made["encoders"] if made else {}
+    result = made.get("model") or made.get("network") or next(iter(encoders.values()), None)
     stamp = (path / ROUNDS).stat().st_mtime if (path / ROUNDS).exists() else (path / CONFIG).stat().st_mtime
     return RunOverview(
         path=path,
@@ -107,7 +110,7 @@ def _read_run(path: Path) -> RunOverview:
         seen=stamp,
         records=records,
         sites=[_site_line(name, records) for name in config.get("sites", [])],
-        result=path / next(iter(encoders.values())) if encoders else None,
+        result=path / result if result else None,
         command=str(config.get("command", "")),
     )
 
@@ -181,6 +184,7 @@ def describe_facts(known: Mapping[str, Any], now: float | None = None) -> str:
     parts += [f"started {time.strftime('%Y-%m-%d %H:%M', time.localtime(known['started']))}"]
     parts += [f"{age((now or time.time()) - known['seen'])} ago"]
     parts += [f"version {known['version']}"] if known["version"] else []
-    parts += [known["result"] or known["reason"]] if known["result"] or known["reason"] else []
+    option = "--encoder" if known["result"].endswith(ENCODER) else "--network"  # of the next step
+    parts += [f"{option} {known['result']}"] if known["result"] else [known["reason"]] if known["reason"] else []
     parts += [f"$ {known['command']}"] if known["command"] else []
     return "  ".join(parts)

@@ -1,12 +1,16 @@
-"""A small read-only page about one run, for a browser on the same machine: state, sites, curves, bytes and faults."""
+"""A small read-only page about one run, for a browser on the same machine: state, sites, curves, bytes and faults.
+Beside it are ``/health`` (503 if the run has failed or stands still) and ``/metrics`` for Prometheus.
+"""
 
 import html
+import json
 import time
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from fclseg.flare.runs.overview import FAILED, STOPPED, RunOverview, age
+from fclseg.text import one_line
 
 REFRESH_SECONDS = 5
 WIDTH, HEIGHT, LEFT, MARGIN, BELOW = 640, 200, 64, 8, 22
@@ -105,6 +109,35 @@ def curve(values: Sequence[float], faults: Sequence[bool]) -> str:
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(parts)}</svg>'
 
 
+def health(run: RunOverview) -> str:
+    return f"{run.state}\n"
+
+
+def metrics(run: RunOverview, now: float | None = None) -> str:
+    """The run's state in the text format of Prometheus."""
+    last = run.records[-1] if run.records else {"loss": float("nan"), "sites": {}}
+    values = {
+        "running": int(run.state not in (FAILED, STOPPED)),
+        "rounds_done": len(run.records),
+        "rounds": run.rounds or 0,
+        "loss": last["loss"],
+        "bytes": run.bytes,
+        "seconds_since_round": (now or time.time()) - run.seen,
+    }
+    lines = [f"fclseg_run_{name}{{run={_label(run.name)}}} {value}" for name, value in values.items()]
+    for site, report in sorted(last["sites"].items()):
+        labels = f"run={_label(run.name)},site={_label(site)}"
+        lines.append(f"fclseg_site_ok{{{labels}}} {int(report['status'] == 'ok')}")
+    return "\n".join(lines) + "\n"
+
+
+def _label(text: str) -> str:
+    return json.dumps(one_line(text), ensure_ascii=False)
+
+
+PAGES = {"/": ("text/html", render), "/health": ("text/plain", health), "/metrics": ("text/plain", metrics)}
+
+
 def page_server(read: Callable[[], RunOverview], port: int) -> ThreadingHTTPServer:
     """A server that is reachable from this machine only and answers GET with the page. ``port`` 0 takes a free port."""
 
@@ -115,12 +148,13 @@ def page_server(read: Callable[[], RunOverview], port: int) -> ThreadingHTTPServ
             if host not in LOCAL:
                 self.send_error(403)
                 return
-            if self.path != "/":
+            if self.path not in PAGES:
                 self.send_error(404)
                 return
-            body = render(read()).encode()
-            self.send_response(200)
-            for name, value in {"Content-Type": "text/html; charset=utf-8", **HEADERS}.items():
+            kind, write, run = *PAGES[self.path], read()
+            body = write(run).encode()
+            self.send_response(503 if self.path == "/health" and run.state in (FAILED, STOPPED) else 200)
+            for name, value in {"Content-Type": f"{kind}; charset=utf-8", **HEADERS}.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
