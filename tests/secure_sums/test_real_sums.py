@@ -38,8 +38,7 @@ def federation(tmp_path_factory):
     for number, site in enumerate(SITES):
         # the first three have the same phantom and so the same weight; the last one trains longest
         write_phantom(made.out / "data" / site, patients=6 if site == "site-4" else 1, frames=2, seed=number // 3)
-        own = {"data": str(made.out / "data" / site), "cache": str(made.out / "cache" / site), "device": "cpu"}
-        made.configure(site, **own, policy={"sum_of": 3, "changes": ["channels", "hidden", "calibration_rounds"]})
+        made.configure(site, **settings_of(made, site, {"sum_of": 3}))
     usual = dict(made.environment)
     made.environment |= {
         "PYTHONPATH": str(Path(__file__).with_name("recorder")),
@@ -54,6 +53,11 @@ def federation(tmp_path_factory):
     made.stop()
 
 
+def settings_of(federation, site, policy):
+    own = {"data": str(federation.out / "data" / site), "cache": str(federation.out / "cache" / site), "device": "cpu"}
+    return {**own, "policy": {"changes": ["channels", "hidden", "calibration_rounds"], **policy}}
+
+
 def submitted(federation, name, **settings):
     job = federation.out / "jobs" / name / "fclopt_dp"
     changes = {"channels": [4, 16, 16], "hidden": 8, "calibration_rounds": 2}
@@ -63,10 +67,14 @@ def submitted(federation, name, **settings):
     return federation.submit(job)
 
 
-def recorded(federation, run=None):
-    """(about, arrays) of every answer that reached the server."""
+def recorded(federation, run):
+    """(about, arrays) of every answer in a run that reached the server."""
+    config = federation.kit("localhost") / "runs" / run / "config.json"
+    identity = json.loads(config.read_text())["id"] if config.exists() else None
     for path in sorted((federation.out / "recorded").glob("*.json")):
         about = json.loads(path.read_text())
+        if about["run"] != identity:
+            continue
         with np.load(path.with_suffix(".npz")) as parts:
             yield about, {name: parts[name] for name in parts.files}
 
@@ -82,13 +90,30 @@ def lines(federation, run):
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def test_masks_change_no_bit(federation):
+    """The same job with and without masks. Without them, the sites must allow it."""
+    for name, masks in (("masked", True), ("open", False)):
+        for site in SITES:
+            federation.configure(site, **settings_of(federation, site, {"sum_of": 3} if masks else {}))
+        job = submitted(federation, name, sum_masks=masks)
+        assert federation.wait(job, 1500) == "FINISHED:COMPLETED", federation.log("localhost")[-3000:]
+    one, other = final(federation, "masked")[0], final(federation, "open")[0]
+    assert one.keys() == other.keys()
+    for part, state in one.items():
+        for key, tensor in state.items():
+            assert np.array_equal(tensor.numpy(), other[part][key].numpy()), (part, key)
+
+
 @pytest.fixture(scope="module")
 def killed(federation):
     """A run in which site 4 is killed while it trains in the last round."""
+    for site in SITES:
+        federation.configure(site, **settings_of(federation, site, {"sum_of": 3}))
     job = submitted(federation, "killed")
 
     def training(number):
-        return [a for a, _ in recorded(federation) if a["task"] == "pretrain" and a["meta"]["round"] == number]
+        about = [about for about, _ in recorded(federation, "killed")]
+        return [one for one in about if one["task"] == "pretrain" and one["meta"]["round"] == number]
 
     deadline = time.monotonic() + 1500
     while not training(ROUNDS - 1) and time.monotonic() < deadline:
@@ -125,7 +150,7 @@ def test_the_sum_is_that_of_the_three_sites_own_networks(federation, killed):
 def test_what_the_server_saw_is_uniform(federation, killed):
     """Every masked upload of the last round, as it was on the wire: single bits and bytes."""
     tested = 0
-    for about, parts in recorded(federation):
+    for about, parts in recorded(federation, "killed"):
         assert not about["components"] and about["d"] is None
         if about["task"] == "pretrain" and about["meta"]["round"] == ROUNDS - 1:
             bits = np.unpackbits(parts["narrow"])
@@ -133,20 +158,3 @@ def test_what_the_server_saw_is_uniform(federation, killed):
             assert chisquare(np.bincount(parts["narrow"], minlength=256)).pvalue > 1e-6
             tested += 1
     assert tested >= 3
-
-
-def test_masks_change_no_bit(federation, killed):
-    """The remaining three sites run the same job with and without masks."""
-    for name, masks in (("masked", True), ("open", False)):
-        if not masks:
-            for site in SITES[:3]:
-                own = json.loads((federation.kit(site) / "local" / "fclseg.json").read_text())
-                del own["policy"]["sum_of"]
-                federation.configure(site, **own)
-        job = submitted(federation, name, sum_masks=masks)
-        assert federation.wait(job, 1500) == "FINISHED:COMPLETED", federation.log("localhost")[-3000:]
-    one, other = final(federation, "masked")[0], final(federation, "open")[0]
-    assert one.keys() == other.keys()
-    for part, state in one.items():
-        for key, tensor in state.items():
-            assert np.array_equal(tensor.numpy(), other[part][key].numpy()), (part, key)

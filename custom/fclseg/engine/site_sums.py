@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def answer_step(gate: OpenGate) -> Message:
     asked = _asked(task)
     with site.memory.held():
         member = _member(gate, str(asked.get("task")), asked)
-        steps = {
+        steps: dict[str, Callable[[Any], Any]] = {
             "keys": lambda given: member.keys(),
             "shares": member.shares,
             "agreement": member.agreement,

@@ -21,7 +21,9 @@ def recorded(self, task_name, messages, timeout, accept, abort_signal, fl_ctx):
         np.savez(name.with_suffix(".npz"), **parts)
         about = {"task": task_name, "site": site, "components": sorted(message.components), "d": message.distance}
         meta = {key: value for key, value in message.meta.items() if key != "run"}
-        name.with_suffix(".json").write_text(json.dumps({**about, "run": message.meta["run"]["id"], "meta": meta}))
+        draft = name.with_suffix(".draft")
+        draft.write_text(json.dumps({**about, "run": message.meta["run"]["id"], "meta": meta}))
+        draft.rename(name.with_suffix(".json"))
         accept(site, message)
 
     return real(self, task_name, messages, timeout, keep, abort_signal, fl_ctx)
