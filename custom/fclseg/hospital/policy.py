@@ -141,7 +141,7 @@ SAMPLE = """\
     // "jobs": names of the jobs that may run here. Without it: all jobs of the package.
     // "presets": presets that may be used.
     // "changes": settings of a preset that a job may change. Small batches make it easier to reconstruct images.
-    "presets": ["demo", "small", "paper"],
+    "presets": ["demo", "small", "standard", "paper"],
     "changes": [],
 
     // "components": what may leave. Without it: network weights and the distance, but no features
