@@ -92,7 +92,7 @@ def test_an_interrupted_run_continues_and_ends_with_the_same_encoder(data, tmp_p
 
 def test_the_whole_network_of_a_method_that_trains_one_is_returned(data, tmp_path):
     """From the shipped network, for the few rounds that adapt it; the decoder comes from there, too."""
-    preset = get_preset("small", local_epochs=1, epoch_share=0.2, adaptation_rounds=1)
+    preset = get_preset("small", local_epochs=1, epoch_share=0.2, adaptation_rounds=1, phantom_patients=2)
     run = pretrain("mean_teacher", data, tmp_path / "run", preset=preset)
     assert len(run.losses) == 1, "adaptation_rounds, not the preset's forty"
     trained, shipped = read_tensors(run.network)[0], read_tensors(shipped_model("acdc_unet", "small"))[0]
