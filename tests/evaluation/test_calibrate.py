@@ -21,7 +21,7 @@ def people(count, seed):
     source = np.random.default_rng(seed)
     known = []
     for number in range(count):
-        dice = float(source.uniform(0.6, 0.95))
+        dice = float(source.uniform(0.7, 0.95))
         true = {"ED": {"LV": source.uniform(80, 200), "RV": source.uniform(80, 200), "MYO": source.uniform(80, 160)}}
         true["ES"] = {name: ml * (0.45 if name != "MYO" else 1) for name, ml in true["ED"].items()}
         found = []
@@ -34,7 +34,7 @@ def people(count, seed):
         measured = [Measurement("p", phase, "", ml, {"MYO": ml["MYO"] * 1.05}) for phase, ml in true.items()]
         truth = {value.name: value.number for value in patient_result("p", measured, ANATOMY, Body()).values}
         each = dict.fromkeys(ANATOMY.names, dice)
-        known.append(Known(f"p{number}", "AB"[number % 2], "", found, [each, each], truth, dice < 0.75))
+        known.append(Known(f"p{number}", "AB"[number % 2], "", found, [each, each], truth, dice < 0.8))
     return known
 
 
@@ -122,6 +122,9 @@ def test_without_anything_like_a_heart_there_are_no_numbers(calibration):
     one.found[1].reliability = dict.fromkeys(ANATOMY.names, (0.3, 0.6))
     result = patient_result("p", one.found, ANATOMY, Body(), calibration)
     assert result.values == [] and result.flags[0] == NO_HEART
+    (one,) = people(1, seed=5)
+    one.found[1].ml["LV"] = 0.0
+    assert patient_result("p", one.found, ANATOMY, Body()).values == []
 
 
 def test_the_regression_is_that_of_plain_gradient_descent():

@@ -38,7 +38,7 @@ def calibrate(known: Sequence[Known], anatomy: Anatomy, model: str, coverage: fl
     hospitals = tuple(sorted({one.hospital for one in known}))
     first = Calibration(model, len(known), hospitals, coverage, _dice_lines(known, anatomy), {})
     errors = _errors(known, anatomy, first)
-    intervals = {name: _outer(values, coverage) for name, values in errors.items() if len(values) == len(known)}
+    intervals = {name: _outer(values, coverage) for name, values in errors.items() if len(values) >= fewest}
     rows = np.stack([_features(one, anatomy, first) for one in known])
     bad = np.array([one.bad for one in known])
     weights, threshold = _risk(rows, bad)

@@ -18,12 +18,13 @@ STROKE_CHANGE = 0.5
 MOVED_MM = 15.0
 OUTLIER = 0.75
 FEWEST_TO_JUDGE = 5
-LEAST_LIKENESS = 0.5
+LEAST_LIKENESS = 0.7
 NO_HEART = "nothing like a heart was found, so nothing is measured"
 """Tolerances. The mass of a wall is constant, both ventricles pump the same volume, and the heart stays in place (in
 the label maps of 40 ACDC patients its centre moves by at most 8 mm): a larger difference means that an outline is
 wrong. A frame that is off the curve of the others by more than 3/4 of their range cannot be ED or ES; fewer than five
-frames are no curve. A result that looks less like a heart than this gets no numbers."""
+frames are no curve. A result that looks less like a heart than this gets no numbers: three
+ACDC patients have .91 to .93, and .0 to .68 beside the heart, with the heart painted over, inverted and in noise."""
 
 
 @dataclass
@@ -56,7 +57,7 @@ def patient_result(
     name_phases(volumes, anatomy)
     phases, shown = result.phases, [one for one in volumes if one.phase] or volumes
     result.flags = _collected([one.flags for one in shown], shown)
-    if min(one.likeness for one in shown) < LEAST_LIKENESS:
+    if not _looks_like_a_heart(shown, anatomy):
         result.flags.insert(0, NO_HEART)
         return result
     result.remarks = _collected([one.remarks for one in shown], shown)
@@ -74,6 +75,13 @@ def patient_result(
     _judge(result, shown, anatomy, calibration)
     result.flags += _implausible(result.values)
     return result
+
+
+def _looks_like_a_heart(shown: Sequence[Measurement], anatomy: Anatomy) -> bool:
+    """Whether ED and ES, or any frame if they are not named, show the first cavity and are predicted alike."""
+    first = [one.structure for one in cavities(anatomy)[:1]]
+    found = [one.likeness >= LEAST_LIKENESS and all(one.ml[name] > 0 for name in first) for one in shown]
+    return all(found) if all(one.phase for one in shown) else any(found)
 
 
 def _implausible(values: Sequence[Value]) -> list[str]:
