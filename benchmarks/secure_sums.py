@@ -132,7 +132,7 @@ def round_memory(base: Arrays, sites: int, way: str) -> float:
     with tempfile.TemporaryDirectory(dir=".") as folder:
         spool, mean = Spool(Path(folder) if way == "on disk" else None), WeightedMean("online", base)
         for number in range(sites):
-            mean.add(spool.keep({key: array + array.dtype.type(0) for key, array in base.items()}), 100, str(number))
+            mean.add(spool.keep({key: np.array(array) for key, array in base.items()}), 100, str(number))
             most = max(most, anonymous_mb())
         mean.result()
         return max(most, anonymous_mb()) - start
@@ -146,7 +146,7 @@ def memory_table(base: Arrays) -> None:
     """Each figure in a process of its own, so that what one has freed is not counted for the next."""
     counts = (4, 20, 100)
     print(f"MB that a round adds to the server's memory{''.join(f'{count:>7} sites' for count in counts)}")
-    for way in ("in memory", "on disk", "sums_only"):
+    for way in ("sums_only", "on disk", "in memory"):
         found = []
         for count in counts:
             with multiprocessing.get_context("spawn").Pool(1) as pool:
