@@ -55,6 +55,21 @@ def test_links_lead_to_files_and_headings(page):
         assert not anchor or anchor in anchors(there), f"{name(page)}: {target}"
 
 
+CODE = re.compile(r"`((?:\w+/)*\w+\.py)(?::(\w+)[^`]*)?`")
+SOURCES = [
+    path for folder in ("custom", "benchmarks", "poc", "tests", "docs") for path in CHECKOUT.glob(f"{folder}/**/*.py")
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_named_source_files_exist(page):
+    for path, symbol in CODE.findall(page.read_text(encoding="utf-8")):
+        files = [file for file in SOURCES if str(file).endswith(f"/{path}") or "NAME" in path]
+        assert files, f"{name(page)}: {path}"
+        texts = [file.read_text(encoding="utf-8") for file in files if symbol]
+        assert not symbol or any(symbol in text for text in texts), f"{name(page)}: {path}:{symbol}"
+
+
 def test_every_page_is_in_the_table_of_contents():
     index = (CHECKOUT / "docs" / "index.md").read_text(encoding="utf-8").splitlines()
     for page in PAGES:

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from fclseg.api.pretraining import Pretrained, pretrain
     from fclseg.api.reporting import report
     from fclseg.api.segmenting import segment
-    from fclseg.api.studying import Studied, study
+    from fclseg.api.studying import study
     from fclseg.api.submitting import Submitted, submit
     from fclseg.phantom.dataset import write_phantom
     from fclseg.presets import get_preset
+    from fclseg.study.run import Studied
 
 WHERE = {
     "fclseg.api.health": ("Health", "doctor"),
@@ -30,7 +31,8 @@ WHERE = {
     "fclseg.api.pretraining": ("Pretrained", "pretrain"),
     "fclseg.api.reporting": ("report",),
     "fclseg.api.segmenting": ("segment",),
-    "fclseg.api.studying": ("Studied", "study"),
+    "fclseg.api.studying": ("study",),
+    "fclseg.study.run": ("Studied",),
     "fclseg.api.submitting": ("Submitted", "submit"),
     "fclseg.phantom.dataset": ("write_phantom",),
     "fclseg.presets": ("get_preset",),

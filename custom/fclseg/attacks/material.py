@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -82,7 +83,7 @@ class Material:
         names = [volume.patient for volume in self.store.volumes]
         return np.asarray([names[:number].count(name) for number, name in enumerate(names)])
 
-    def _bank(self, sampler: SliceSampler, key: tuple) -> Leak:
+    def _bank(self, sampler: SliceSampler, key: tuple[Any, ...]) -> Leak:
         views, draws = Views(self.preset), generator(self.seed, "attack", *key)
         noise = np.random.default_rng(derive_seed(self.seed, "noise", *key))
         maker = VectorMaker(self.network, sampler, views, self.settings, self._public, draws, noise)

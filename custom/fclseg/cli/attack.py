@@ -3,11 +3,15 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fclseg.cli.answers import Answer
-from fclseg.cli.options import named_value
+from fclseg.cli.options import Commands, named_value
 from fclseg.errors import FCLSegError
+
+if TYPE_CHECKING:
+    from fclseg.attacks.update import Situation
+    from fclseg.privacy.protections import PrivacySettings
 
 TEXTS = {
     "inversion": "rebuild slices from the features that leave (SSIM, PSNR, pictures)",
@@ -34,7 +38,7 @@ examples
 """
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "attack",
         help="measure what an attacker gets out of features, encoders and updates",
@@ -88,7 +92,7 @@ def run(arguments: argparse.Namespace) -> Answer:
     return Answer(document)
 
 
-def _situation(arguments: argparse.Namespace):
+def _situation(arguments: argparse.Namespace) -> "Situation":
     from fclseg.attacks.update import Situation
 
     for name in ("slices", "steps"):
@@ -97,7 +101,7 @@ def _situation(arguments: argparse.Namespace):
     return Situation(arguments.slices, arguments.steps, arguments.real)
 
 
-def _protections(given: list[str]):
+def _protections(given: list[str]) -> "PrivacySettings | None":
     """None where the run's own hold."""
     from fclseg.privacy.protections import NAMES, PrivacySettings, check_privacy
 

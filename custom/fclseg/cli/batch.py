@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 
 DESCRIPTION = """Segment every exam of a folder: each sub-folder, zip archive or image in it is one exam.
 
@@ -16,7 +17,7 @@ EXAMPLES = """examples:
   fclseg batch exports/ --out results --workers 2 --cine-only --pdf"""
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "batch",
         help="segment a folder of many exams, one line per exam",

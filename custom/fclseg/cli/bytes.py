@@ -3,12 +3,12 @@
 import argparse
 
 from fclseg.cli.answers import Answer
-from fclseg.cli.options import positive
+from fclseg.cli.options import Commands, positive
 from fclseg.errors import FCLSegError
 from fclseg.presets import PRESETS, get_preset
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "bytes",
         help="show what each method sends per client and round",

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 
 DESCRIPTION = """Learn from labelled patients how far the numbers of a model can be off.
 
@@ -18,7 +19,7 @@ EXAMPLES = """examples:
   fclseg calibrate ours/ --results checked --out ours.json     # then: fclseg segment --calibration ours.json"""
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "calibrate",
         help="learn from labelled patients how sure a model's numbers are",

@@ -1,9 +1,11 @@
 """``fclseg data``: make a phantom data set, check a folder, split its patients across sites and folds."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 from fclseg.text import printable
 
 SITES = 10
@@ -20,7 +22,7 @@ EXAMPLES = {
 }
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "data",
         help="make, check and split data sets",
@@ -50,7 +52,9 @@ def _register_join(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="folders of patients in ACDC's layout")
 
 
-def _command(commands, name: str, summary: str, run) -> argparse.ArgumentParser:
+def _command(
+    commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], object]
+) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         name,
         help=summary,

@@ -3,9 +3,10 @@
 import argparse
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "doctor",
         help="print versions, devices, folders, caches and disk space, for bug reports",

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 
 DESCRIPTION = """Compare results with experts' label maps on the original grid.
 
@@ -20,7 +21,7 @@ EXAMPLES = """examples:
   fclseg evaluate res_a/ hospital_a/ res_b/ hospital_b/ --out comparison"""
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "evaluate",
         help="compare results with experts' label maps, by hospital and group",

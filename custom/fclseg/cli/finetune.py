@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 
 EXAMPLES = """examples:
   fclseg finetune labelled/ --out my_model                    # from the shipped weights: one patient helps already
@@ -12,7 +13,7 @@ EXAMPLES = """examples:
   fclseg segment scan.nii.gz --out results --model my_model/model.safetensors"""
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "finetune",
         help="train a segmentation model on labelled patients",

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from fclseg.cli.options import Commands
+
 DESCRIPTION = """Receive exams by DICOM or from a watched folder, segment their short-axis cines, and send the results
 back: segmentations (SEG), measurements (SR) and the report (PDF).
 
@@ -17,7 +19,7 @@ EXAMPLES = """examples:
   echoscu -aec FCLSEG -aet PACS 10.0.0.9 11112                        # does it answer? (dcmtk)"""
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "inbox",
         help="a DICOM node that segments exams and sends results back",

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from fclseg.cli.options import Commands
+
 DESCRIPTION = """Label images on a page in the browser of this machine. No account, no internet.
 
 The page shows the network's outlines and proposes about 20 slices of many patients to correct: drag an outline, brush,
@@ -16,7 +18,7 @@ EXAMPLES = """examples:
   fclseg finetune labels --out my_model --network shipped"""
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "label",
         help="outline slices on a local page, and train on them",

@@ -1,9 +1,12 @@
 """Command line options that several commands share."""
 
 import argparse
-from typing import Any
+from typing import Any, TypeAlias
 
 from fclseg.errors import FCLSegError
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+"""What a command adds itself to."""
 
 
 def add_run_options(parser: argparse.ArgumentParser, network: str) -> None:

@@ -4,10 +4,10 @@ import argparse
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
-from fclseg.cli.options import add_run_options, preset_change, sum_settings
+from fclseg.cli.options import Commands, add_run_options, preset_change, sum_settings
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "pretrain",
         help="pre-train an encoder across several sites in NVFlare's simulator",

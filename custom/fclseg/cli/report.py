@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 from fclseg.environment import COMMAND
 
 EPILOG = """\
@@ -16,7 +17,7 @@ The page is self-contained and works offline: send it by mail, print it, or open
 """
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "report",
         help="write one self-contained HTML page about a run or a study",

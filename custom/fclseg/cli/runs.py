@@ -4,11 +4,12 @@ import argparse
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "runs",
         help="list all runs: state, job, rounds, sites, bytes, date, version, result and command",

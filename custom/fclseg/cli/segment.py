@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 
 DESCRIPTION = """Segment scans and measure them: volumes, ejection fractions, mass.
 
@@ -20,7 +21,7 @@ EXAMPLES = """examples:
   fclseg segment patients/ --out results --model my_model/model.safetensors"""
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "segment",
         help="segment scans and measure them",

@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 from fclseg.text import printable
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "server",
         help="for the coordinator: set up a federation",

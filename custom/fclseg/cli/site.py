@@ -2,12 +2,13 @@
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fclseg.cli import site_join
 from fclseg.cli.answers import Answer
-from fclseg.cli.options import positive
+from fclseg.cli.options import Commands, positive
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
@@ -22,7 +23,7 @@ in the folder of the site's startup kit:
   fclseg site budget --rounds 40"""
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "site",
         help="for hospital staff: the site's policy, the runs it approves, and what left it",
@@ -44,7 +45,9 @@ def register(subparsers) -> None:
     audit_parser.add_argument("--run", dest="name", metavar="RUN", help="only the entries of this run")
 
 
-def _command(commands, name: str, text: str, run) -> argparse.ArgumentParser:
+def _command(
+    commands: Commands, name: str, text: str, run: Callable[[argparse.Namespace], object]
+) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
     parser.add_argument(
         "--kit", type=Path, default=Path(), metavar="DIR", help="the site's startup kit (default: this folder)"

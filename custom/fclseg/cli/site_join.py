@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from fclseg.flare.kits.kit_check import Result
 
 
-def register(commands) -> None:
+def register(commands: Commands) -> None:
     joining = commands.add_parser(
         "join",
         help="set the image folder, check everything, and start the site",

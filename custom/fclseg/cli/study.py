@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fclseg.cli.answers import Answer
-from fclseg.cli.options import named_value, positive, preset_change
+from fclseg.cli.options import Commands, named_value, positive, preset_change
 from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError
 from fclseg.presets import PRESETS
@@ -49,7 +49,7 @@ examples
 """
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "study",
         help="run a table of the paper on your data or on phantoms",
@@ -77,7 +77,7 @@ def register(subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-def add_scope(group) -> None:
+def add_scope(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--methods", help="rows, such as random,shipped,fclopt_dp; an unknown name lists them all (default: all)"
     )
@@ -119,7 +119,7 @@ def add_scope(group) -> None:
     group.add_argument("--baseline", help="row that the others are compared with (default: random, or the first row)")
 
 
-def add_job_options(group) -> None:
+def add_job_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--job-set", action="append", default=[], metavar="NAME=VALUE",
         help="set one setting of the pre-training jobs, such as fraction=0.5 (half of the sites per round) or "
@@ -136,7 +136,7 @@ def add_job_options(group) -> None:
     )
 
 
-def add_data(group) -> None:
+def add_data(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--data", type=Path, help="folder of images (default: phantom patients, generated)")
     group.add_argument("--sites", type=int, default=4, help="number of sites to split the patients across (default: 4)")
     group.add_argument(

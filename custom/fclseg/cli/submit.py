@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 
 from fclseg.cli.answers import Answer
-from fclseg.cli.options import add_run_options, preset_change, sum_settings
+from fclseg.cli.options import Commands, add_run_options, preset_change, sum_settings
 from fclseg.environment import COMMAND
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "submit",
         help="for the lead: run a job at the connected hospitals",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 SECONDS = 2.0
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "watch",
         help="follow a run: one line per site, and a page for the browser",

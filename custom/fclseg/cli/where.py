@@ -4,11 +4,12 @@ import argparse
 import sys
 
 from fclseg.cli.answers import Answer
+from fclseg.cli.options import Commands
 from fclseg.errors import FCLSegError
 from fclseg.resources import BUNDLES, JOBS, resource_folder, resource_names, shipped_model
 
 
-def register(subparsers) -> None:
+def register(subparsers: Commands) -> None:
     parser = subparsers.add_parser(
         "where",
         help="print the folder of a bundle or a job",

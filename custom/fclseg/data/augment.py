@@ -89,7 +89,7 @@ def augment_maps(
         return _random_intensity(_resample(images, grid, "bilinear"), ranges, generator), moved
 
 
-def _full_precision(images: torch.Tensor) -> AbstractContextManager:
+def _full_precision(images: torch.Tensor) -> AbstractContextManager[object]:
     """Turn mixed precision off, on devices that support it."""
     device = images.device.type
     return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()

@@ -1,7 +1,7 @@
 """Reads a whole folder like training does, and lists everything that is wrong with it."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -104,7 +104,7 @@ class _VoxelCheck:
             if volume.label:
                 self._try(self._check_label, volume)
 
-    def _try(self, check, *arguments: object) -> None:
+    def _try(self, check: Callable[..., object], *arguments: object) -> None:
         try:
             check(*arguments)
         except DataError as error:

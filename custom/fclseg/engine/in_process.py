@@ -90,7 +90,7 @@ def run_in_process(
     shared: Mapping[str, str | None],
     *,
     encoder: EncoderFactory | None = None,
-    **watching: Callable,
+    **watching: Callable[..., Any],
 ) -> None:
     """Run a job on the sites ``names``, or continue it. ``shared`` are the folders of a simulation (``data``,
     ``splits``, ...); the run's folder has the same content as that of a simulation with NVFlare."""
@@ -149,7 +149,7 @@ def open_unsaved(settings: RunSettings, samplers: Mapping[str, Any], device: str
     def join(name: str) -> Site:
         place = Place(check_site_name(name), Path(os.devnull), simulated=True, shared={"device": device})
         site = Site(place, settings, run.config["id"], sorted(samplers))
-        site.sampler, site.memory = samplers[name], VolatileMemory()  # type: ignore[misc]
+        site.sampler, site.memory = samplers[name], VolatileMemory()
         return site
 
     return InProcess(settings, run, {name: join(name) for name in samplers})

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fclseg.engine.state_files import KEPT_CHECKPOINTS, State, StateError, read_state, write_state
+from fclseg.engine.state_files import KEPT_CHECKPOINTS, StateError, read_state, write_state
 from fclseg.locks import held
+from fclseg.networks.loading import State
 
 LOG = logging.getLogger(__name__)
 KEPT_ROUNDS = KEPT_CHECKPOINTS + 1

@@ -13,8 +13,8 @@ class Meter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._payload: dict[str, dict[str, Counter]] = defaultdict(lambda: {UP: Counter(), DOWN: Counter()})
-        self._wire: dict[str, Counter] = defaultdict(Counter)
+        self._payload: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: {UP: Counter(), DOWN: Counter()})
+        self._wire: dict[str, Counter[str]] = defaultdict(Counter)
 
     def count(self, way: str, site: str, payload: Mapping[str, int]) -> None:
         """Count one message by component (``Message.payload``)."""

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from fclseg.engine.state_files import State
 from fclseg.federation.distance import DistancePredictor
 from fclseg.federation.downlink import Downlink
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.methods.base import Method
 from fclseg.methods.exchange import ALWAYS, DISTANCE, MEAN, NEVER, OTHERS, Flow, Row
+from fclseg.networks.loading import State
 from fclseg.secure_sums.integers import Scales
 
 

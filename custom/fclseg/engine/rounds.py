@@ -168,7 +168,9 @@ class RunLoop:
         self.coding.carry_over(previous)
         return {site: reports[site] for site in weights}, weights
 
-    def _predict_distance(self, number, drawn, components, record, ask: Ask) -> tuple[float, dict[str, str]]:
+    def _predict_distance(
+        self, number: int, drawn: Any, components: Any, record: Any, ask: Ask
+    ) -> tuple[float, dict[str, str]]:
         """DP: ask every site for dp_c and scale the mean by alpha. The task also sends the site the global network."""
         distances: dict[str, float] = {}
 
@@ -226,7 +228,7 @@ class RunLoop:
             reasons = "; ".join(f"{site}: {why}" for site, why in sorted(failures.items())) or "no site is present"
             raise PassingError(f"round {number} has {len(answered)} valid answers but needs {needed} ({reasons})")
 
-    def _message(self, site: str, components, others, estimate: float | None, number: int) -> Message:
+    def _message(self, site: str, components: Any, others: Any, estimate: float | None, number: int) -> Message:
         """The message to one site, encoded by the run's codec."""
         message = Message(dict(components), others, estimate, {"round": number, "run": self.run_info})
         return self.coding.outgoing(site, message)

@@ -6,13 +6,14 @@ from itertools import chain
 
 from fclseg.engine.messages import NEEDS_WHOLE, Message
 from fclseg.engine.site import Site
-from fclseg.engine.state_files import State, StateError
+from fclseg.engine.state_files import StateError
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.codecs.codec import Codec
 from fclseg.federation.codecs.features import decode_features, encode_features
 from fclseg.federation.codecs.presets import RunCodec
 from fclseg.federation.downlink import INITIAL, follow, message_seed, reference
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
+from fclseg.networks.loading import State
 
 
 def decode_download(site: Site, codec: RunCodec, task: Message) -> None:

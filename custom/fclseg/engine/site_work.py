@@ -78,8 +78,9 @@ def measure(site: Site, task: Message) -> Message:
 def train(site: Site, task: Message) -> Message:
     """One round: load the site's state, receive, train, save the state, send."""
     from fclseg.engine.memory import SiteState
-    from fclseg.engine.run_folder import ENCODER, MODEL, export_encoder, export_model
+    from fclseg.engine.run_folder import ENCODER, export_encoder, export_model
     from fclseg.methods.training import optimizer_state
+    from fclseg.networks.model_file import MODEL
 
     number = task.round_number
     with site.memory.held():

@@ -50,7 +50,8 @@ def patient_row(person: Person, rows: Sequence[Row], anatomy: Anatomy, look_at: 
     for one in cavities(anatomy):
         for kind, prefix in (("ml", ""), ("true_ml", "true_")):
             amounts = [phases.get(phase, {}).get(f"{kind}_{one.structure}") for phase in ("ED", "ES")]
-            fraction = None if None in amounts else ejection_fraction(*amounts)
+            ed, es = amounts
+            fraction = None if ed is None or es is None else ejection_fraction(ed, es)
             result[f"{prefix}ef_{one.structure}"] = None if fraction is None else round(fraction, 1)
     result["look_at"] = None if look_at is None else "; ".join(look_at)
     return result

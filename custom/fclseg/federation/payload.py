@@ -13,6 +13,7 @@ What is not counted is still listed under ``up_mb`` and ``down_mb``, so that not
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fclseg.anatomy.registry import DEFAULT, get_anatomy
 from fclseg.federation.codecs.features import ROWS_BYTES, first_rows
@@ -93,7 +94,7 @@ def communication_table(
     rounds: int | None = None,
     codec: str | None = None,
     prototypes: int | None = None,
-) -> dict[str, dict]:
+) -> dict[str, dict[str, Any]]:
     """The table by the paper's row names: ``payload_mb``, ``ratio`` (FCL = 1), ``up_mb`` and ``down_mb``...
 
     ``codec`` replaces each job's own, and ``prototypes`` per partition replace features. Ratios are relative to FCL
@@ -120,7 +121,7 @@ def communication_table(
     }
 
 
-def _entry(row: Row, codec: str, traffic: Traffic, reference: float) -> dict:
+def _entry(row: Row, codec: str, traffic: Traffic, reference: float) -> dict[str, Any]:
     return {
         "job": row.job,
         "codec": codec,

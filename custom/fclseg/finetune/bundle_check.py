@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -113,7 +114,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
 }
 
 
-def _metadata(name: str) -> dict:
+def _metadata(name: str) -> dict[str, Any]:
     return json.loads((bundle_folder(name) / "configs/metadata.json").read_text(encoding="utf-8"))
 
 

@@ -36,7 +36,7 @@ class Evaluation:
 
     structures: tuple[str, ...]
     metrics: tuple[Metric, ...]
-    rows: list[dict] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     agreement: dict[str, Any] = field(default_factory=dict)  # between predicted and true volumes and ejection fractions
 
     def mean(self, metric: str) -> dict[str, float]:
@@ -134,7 +134,7 @@ class VolumeEvaluator:
         average = averaged(lambda windows: self.network(windows).softmax(dim=1))
         return cleaned(_labels(average(images)), self.anatomy)
 
-    def _score(self, volume) -> dict:
+    def _score(self, volume: Any) -> dict[str, Any]:
         prediction = self.predict(volume.start, volume.stop)
         prediction, truth = where_labelled(prediction, np.asarray(self.store.labels[volume.start : volume.stop]))
         row = {"patient": volume.patient, "frame": volume.frame, "phase": volume.phase}

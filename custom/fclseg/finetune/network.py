@@ -1,5 +1,7 @@
 """The bundles' network at the start of a training: pre-trained encoder and learning rates."""
 
+from typing import Any
+
 import torch
 
 from fclseg.errors import FCLSegError
@@ -32,7 +34,7 @@ def settings_for(preset: Preset, network_file: str | None) -> Preset:
     return preset.from_model() if network_file and segments(network_file) else preset
 
 
-def parameter_groups(network: UNet, lr: float, encoder_lr_factor: float) -> list[dict]:
+def parameter_groups(network: UNet, lr: float, encoder_lr_factor: float) -> list[dict[str, Any]]:
     """Encoder and decoder with separate learning rates: a lower one for the encoder preserves more pre-training."""
     return [
         {"params": list(network.encoder.parameters()), "lr": lr * encoder_lr_factor},

@@ -9,6 +9,7 @@ import copy
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -89,14 +90,14 @@ def _follow(average: nn.Module, network: nn.Module, momentum: float) -> None:
             mean.copy_(new)
 
 
-def _save(parts: dict, step: int, state: Path) -> None:
+def _save(parts: dict[str, Any], step: int, state: Path) -> None:
     state.parent.mkdir(parents=True, exist_ok=True)
     draft = state.with_suffix(".draft")
     torch.save({name: part.state_dict() for name, part in parts.items()} | {"step": step}, draft)
     os.replace(draft, state)
 
 
-def _restore(parts: dict, state: Path) -> int:
+def _restore(parts: dict[str, Any], state: Path) -> int:
     if not state.is_file():
         return 0
     saved = torch.load(state, weights_only=True)

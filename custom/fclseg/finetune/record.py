@@ -18,7 +18,7 @@ from fclseg.networks.plain_weights import plain_weights
 RECORD = "training.json"
 
 
-def write_record(output_dir: str | None, training: dict, losses: list[float]) -> None:
+def write_record(output_dir: str | None, training: dict[str, Any], losses: list[float]) -> None:
     """Write ``training.json`` before the model. Without a folder nothing is written.
 
     A model must never be next to the record of another training, because an evaluation could then score training

@@ -133,7 +133,9 @@ class RoundController(Controller):
             loop.attendance.fell_silent(site)
             self.log_warning(fl_ctx, f"{site} is not connected: the run continues without it")
 
-        def ask(task_name: str, messages: dict[str, Message], timeout: int, accept: Callable) -> dict[str, str]:
+        def ask(
+            task_name: str, messages: dict[str, Message], timeout: int, accept: Callable[[str, Message], None]
+        ) -> dict[str, str]:
             return self._ask(task_name, messages, timeout, accept, abort_signal, fl_ctx)
 
         loop.run(ask, lambda text: self.log_info(fl_ctx, text))
@@ -157,7 +159,7 @@ class RoundController(Controller):
         """
         failures: dict[str, str] = {}
 
-        def received(client_task, fl_ctx: FLContext) -> None:
+        def received(client_task: Any, fl_ctx: FLContext) -> None:
             site = client_task.client.name
             try:
                 message = read_result(client_task.result)

@@ -41,7 +41,7 @@ class MessageFilter(DXOFilter):
     turns into a refused task or result.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__([DataKind.COLLECTION], [DataKind.COLLECTION])
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:

@@ -9,6 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
@@ -35,7 +36,7 @@ class Heartbeat:
             self._thread = threading.Thread(target=self._beat, args=(fl_ctx.get_engine(),), daemon=True)
             self._thread.start()
 
-    def _beat(self, engine) -> None:
+    def _beat(self, engine: Any) -> None:
         while True:
             with contextlib.suppress(Exception), engine.new_context() as fl_ctx:  # the next heartbeat may get through
                 engine.fire_and_forget_aux_request(topic=TOPIC, request=Shareable(), fl_ctx=fl_ctx, optional=True)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fclseg.documents import UNUSABLE
 from fclseg.engine.run_folder import SIMULATOR_LOG, RunFolder
@@ -95,7 +95,7 @@ def simulate(
 
 
 @contextmanager
-def _running(command: list[str], output, environment: Mapping[str, str]) -> Iterator[subprocess.Popen]:
+def _running(command: list[str], output: IO[Any], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """The simulator and all processes it starts. They do not outlive this block."""
     variables = {name: value for name, value in os.environ.items() if name not in RUN_VARIABLES}
     variables |= {**TRAINING_ENVIRONMENT, **environment}

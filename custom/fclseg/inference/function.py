@@ -62,10 +62,10 @@ def patient_result(
         return result
     result.remarks = _collected([one.remarks for one in shown], shown)
     if {"ED", "ES"} <= set(phases):
-        shown = [phases["ED"], phases["ES"]]
-        result.values = _function(*shown, anatomy, body)
-        result.flags += _contradictions(*shown, anatomy)
-        result.remarks += _differences(*shown, anatomy)
+        ed, es = shown = [phases["ED"], phases["ES"]]
+        result.values = _function(ed, es, anatomy, body)
+        result.flags += _contradictions(ed, es, anatomy)
+        result.remarks += _differences(ed, es, anatomy)
         if len(volumes) == 2 and all(one.frame is not None for one in volumes):
             result.notes.append("the cine has two frames: the larger ventricle counts as ED, the smaller as ES")
     else:

@@ -55,7 +55,7 @@ class VolumeInferer(Inferer):
         super().__init__()
         self.model, self.refined, self.slices = model, refined, slices
 
-    def __call__(self, inputs: torch.Tensor, network: Callable, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def __call__(self, inputs: torch.Tensor, network: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         model = replace(self.model, network=network)  # type: ignore[arg-type]
         segmenter = Segmenter(model, inputs.device, self.refined, self.slices)
         images = inputs if isinstance(inputs, MetaTensor) else MetaTensor(inputs)  # then voxels are taken for 1 mm

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from fclseg.anatomy.records import Volume
 from fclseg.labelling.outlines import Outline
 from fclseg.labelling.proposal import Candidate, parts_of
@@ -11,7 +13,7 @@ def candidates_of(outlines: Mapping[Volume, Outline]) -> list[Candidate]:
     """The slices at and beside the organ, of volumes whose phase is known or that have none."""
     found = []
     for volume, outline in outlines.items():
-        parts = parts_of((outline.labels > 0).any(axis=(0, 1)))
+        parts = parts_of(np.any(outline.labels > 0, axis=(0, 1)))
         for number, part in enumerate(parts):
             if part is not None:
                 doubt, features = float(outline.doubt[number]), outline.features[number]

@@ -84,7 +84,7 @@ class Outliner:
     def _features(self, images: torch.Tensor) -> torch.Tensor:
         assert self._segmenter is not None
         network, device = self._segmenter.network, self._segmenter.device
-        return network.encoder(images.to(device))[-1].mean(dim=(2, 3)).cpu()  # type: ignore[operator, union-attr]
+        return network.encoder(images.to(device))[-1].mean(dim=(2, 3)).cpu()
 
     def _chances(self, images: torch.Tensor) -> torch.Tensor:
         assert self._segmenter is not None

@@ -5,6 +5,7 @@ the rest of Q. Both consist of buffers only, so they are part of the site's stat
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -114,7 +115,7 @@ class RemoteBanks(nn.Module):
     def entries(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.features, self.partitions
 
-    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         """Resize the buffers to the stored state; otherwise PyTorch would report a size mismatch."""
         for name in ("features", "partitions"):
             if (stored := state_dict.get(prefix + name)) is not None:

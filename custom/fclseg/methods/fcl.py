@@ -7,10 +7,10 @@ import torch
 
 from fclseg.data.sampler import Batch
 from fclseg.methods.bank import RemoteBanks
-from fclseg.methods.base import State
 from fclseg.methods.infonce import contrastive_loss, draw_without_replacement
 from fclseg.methods.moco import MoCo
 from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.loading import State
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 

@@ -18,10 +18,10 @@ from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import Preprocessor
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.methods.bank import MemoryBank, RemoteBanks
-from fclseg.methods.base import State
 from fclseg.methods.simclr import SimCLR, nt_xent
 from fclseg.methods.training import make_optimizer
 from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.loading import State
 from fclseg.networks.unet import Encoder
 from fclseg.phantom.dataset import draw_heart, draw_scanner, scan
 from fclseg.presets import Preset

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import torch
 
-from fclseg.methods.base import State
 from fclseg.methods.byol import BYOL
 from fclseg.networks.interface import EncoderFactory
+from fclseg.networks.loading import State
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 

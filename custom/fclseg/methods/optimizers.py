@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch.optim import SGD, Adam, AdamW, Optimizer
@@ -20,14 +20,14 @@ def eager(kind: type[Kind]) -> type[Kind]:
 
     These decorators import the compiler, which takes longer than a short round. Nothing is compiled here.
     """
-    plain: dict[str, Callable] = {name: inspect.unwrap(getattr(kind, name)) for name in MARKED}
+    plain: dict[str, Callable[..., Any]] = {name: inspect.unwrap(getattr(kind, name)) for name in MARKED}
     plain["step"] = torch.no_grad()(inspect.unwrap(kind.step))
     return type(kind.__name__, (kind,), plain)
 
 
 _SGD, _Adam, _AdamW = eager(SGD), eager(Adam), eager(AdamW)
 
-BUILDERS: dict[str, Callable[[PretrainingSettings, list, float], Optimizer]] = {
+BUILDERS: dict[str, Callable[[PretrainingSettings, list[Any], float], Optimizer]] = {
     "sgd": lambda settings, parameters, lr: _SGD(
         parameters, lr=lr, momentum=settings.sgd_momentum, weight_decay=settings.weight_decay
     ),

@@ -12,9 +12,10 @@ from torch.optim import Optimizer
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.device import computes_in_bfloat16
 from fclseg.errors import FCLSegError
-from fclseg.methods.base import Method, State
+from fclseg.methods.base import Method
 from fclseg.methods.collapse import feature_std
 from fclseg.methods.optimizers import BUILDERS
+from fclseg.networks.loading import State
 from fclseg.randomness import generator
 
 

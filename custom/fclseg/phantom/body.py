@@ -3,6 +3,8 @@
 Tissues are painted over each other with soft edges, which imitate the partial volume effect of real pixels.
 """
 
+from typing import Any
+
 import numpy as np
 
 from fclseg.phantom.heart import Beat, Heart
@@ -53,7 +55,7 @@ def thorax(rng: np.random.Generator, plane: Plane, heart: Heart, pulse: Beat) ->
     return _pericardium(rng, canvas, plane, pulse, coarse, fine)
 
 
-def _clutter(rng, canvas, plane: Plane, inside, fine) -> None:
+def _clutter(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, inside: np.ndarray, fine: np.ndarray) -> None:
     """Patches of random size and signal in the lung, because real stacks show more than a model can contain."""
     for _ in range(rng.integers(2, 7)):
         size = rng.uniform(4, 16)
@@ -62,7 +64,15 @@ def _clutter(rng, canvas, plane: Plane, inside, fine) -> None:
         paint(canvas, np.maximum(patch, inside + 1), signal, rng.uniform(2, 6))
 
 
-def _abdomen(rng, canvas, plane: Plane, heart: Heart, inside, fine, coarse) -> None:
+def _abdomen(
+    rng: np.random.Generator,
+    canvas: np.ndarray,
+    plane: Plane,
+    heart: Heart,
+    inside: np.ndarray,
+    fine: np.ndarray,
+    coarse: np.ndarray,
+) -> None:
     """Liver under the diaphragm, rising towards the apex, with stomach, bowel and vessels of random appearance."""
     tissue, (hx, hy) = plane.tissue, heart.centre
     level = (plane.heights / heart.length - 0.5)[:, None, None]
@@ -83,7 +93,9 @@ def _abdomen(rng, canvas, plane: Plane, heart: Heart, inside, fine, coarse) -> N
     paint(canvas, aorta, tissue.blood * rng.uniform(0.7, 1.05), 2)
 
 
-def _pericardium(rng, canvas, plane: Plane, pulse: Beat, coarse, fine) -> np.ndarray:
+def _pericardium(
+    rng: np.random.Generator, canvas: np.ndarray, plane: Plane, pulse: Beat, coarse: np.ndarray, fine: np.ndarray
+) -> np.ndarray:
     """Patchy fat around both ventricles [T, Z, X, Y], most of it on the side of the RV, inside a thin dark line.
 
     It follows the heart only in part: what the ventricles give up in systole is filled by fat and by the atria.
@@ -122,7 +134,7 @@ def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, hear
     return (_blood(left) & (lv < 0.5)) | (_blood(right) & (rv < 0.5) & beside)
 
 
-def _with_vessels(canvas, vessels: list[Vessel], plane: Plane, muscle, blood) -> np.ndarray:
+def _with_vessels(canvas: np.ndarray, vessels: list[Vessel], plane: Plane, muscle: Any, blood: Any) -> np.ndarray:
     painted = canvas.copy()
     for distance, wall in vessels:
         paint(painted, distance - wall, muscle, plane.pixel)
@@ -134,7 +146,17 @@ def _blood(vessels: list[Vessel]) -> np.ndarray:
     return np.minimum.reduce([distance for distance, _ in vessels]) < 0
 
 
-def _paint_rv(rng, canvas, above, plane: Plane, pulse: Beat, muscle, blood, fine, share) -> None:
+def _paint_rv(
+    rng: np.random.Generator,
+    canvas: np.ndarray,
+    above: np.ndarray,
+    plane: Plane,
+    pulse: Beat,
+    muscle: Any,
+    blood: Any,
+    fine: np.ndarray,
+    share: np.ndarray,
+) -> None:
     """The RV with its thin free wall and trabeculae; ``share`` [T, Z, 1, 1] of it lies below the valve."""
     edge = np.hypot(plane.pixel, pulse.edge)
     rough = rng.uniform(0.5, 3.5) * np.clip(fine, 0, 2.5)
@@ -145,7 +167,17 @@ def _paint_rv(rng, canvas, above, plane: Plane, pulse: Beat, muscle, blood, fine
     _blend(canvas, below, above, share)
 
 
-def _paint_lv(rng, canvas, above, plane: Plane, pulse: Beat, muscle, blood, fine, share) -> None:
+def _paint_lv(
+    rng: np.random.Generator,
+    canvas: np.ndarray,
+    above: np.ndarray,
+    plane: Plane,
+    pulse: Beat,
+    muscle: Any,
+    blood: Any,
+    fine: np.ndarray,
+    share: np.ndarray,
+) -> None:
     """The LV with trabeculae and papillary muscles; ``share`` as for the RV."""
     edge = np.hypot(plane.pixel, pulse.edge)
     rough = rng.uniform(0.5, 4.0) * np.clip(fine, 0, 2.5)
@@ -160,11 +192,11 @@ def _paint_lv(rng, canvas, above, plane: Plane, pulse: Beat, muscle, blood, fine
     _blend(canvas, below, above, share)
 
 
-def _blend(canvas, below, above, share) -> None:
+def _blend(canvas: np.ndarray, below: np.ndarray, above: np.ndarray, share: np.ndarray) -> None:
     canvas[...] = np.where(share == 1, below, share * below + (1 - share) * above)
 
 
-def _flow(rng, plane: Plane, heart: Heart, coarse) -> np.ndarray:
+def _flow(rng: np.random.Generator, plane: Plane, heart: Heart, coarse: np.ndarray) -> np.ndarray:
     """Jets and slow flow: a factor [Z, X, Y] that darkens some of the blood, mostly near the valves."""
     level = (plane.heights / heart.length)[:, None, None]
     strength = rng.uniform(0, 0.6) * (rng.uniform() < 0.5)

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import nibabel as nib
 import numpy as np
@@ -124,7 +125,7 @@ def _rng(seed: int, *keys: object) -> np.random.Generator:
 
 
 def _write_atomically(
-    out: Path, writer: Callable, patients: int, seed: int, sites: int, frames: int, family: Family
+    out: Path, writer: Callable[..., Any], patients: int, seed: int, sites: int, frames: int, family: Family
 ) -> list[Path]:
     out.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))

@@ -219,7 +219,9 @@ def _radii(heart: Heart, heights: np.ndarray, curve: np.ndarray) -> tuple[np.nda
     return now, outer_now, tissue, edge
 
 
-def _papillary_distance(heart: Heart, dx, dy, inner: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+def _papillary_distance(
+    heart: Heart, dx: np.ndarray, dy: np.ndarray, inner: np.ndarray, ratio: np.ndarray
+) -> np.ndarray:
     """The two muscles hang from the wall between a quarter and three quarters of the cavity's height.
 
     They get smaller with the cavity, so that a contracted one still contains blood.

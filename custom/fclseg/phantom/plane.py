@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
@@ -33,7 +34,7 @@ class Plane:
     def shape(self) -> tuple[int, int, int]:
         return len(self.heights), *np.broadcast_shapes(self.x.shape, self.y.shape)
 
-    def ellipse(self, centre: Iterable, half: Iterable, turn: float = 0.0) -> np.ndarray:
+    def ellipse(self, centre: Iterable[Any], half: Iterable[Any], turn: float = 0.0) -> np.ndarray:
         """Approximate signed distance to an ellipse whose centre and half axes may differ by slice."""
         cos, sin, cx, cy, a, b = (np.asarray(n, np.float32) for n in (np.cos(turn), np.sin(turn), *centre, *half))
         dx, dy = self.x - cx, self.y - cy

@@ -3,6 +3,8 @@
 They are bright with thin walls, touch each other, and are not labelled.
 """
 
+from typing import Any
+
 import numpy as np
 
 from fclseg.phantom.heart import Heart
@@ -33,7 +35,7 @@ def draw_vessels(rng: np.random.Generator, plane: Plane, heart: Heart) -> tuple[
     return _placed(rng, plane, heart, right), _placed(rng, plane, heart, left)
 
 
-def _placed(rng: np.random.Generator, plane: Plane, heart: Heart, chambers: list) -> list[Vessel]:
+def _placed(rng: np.random.Generator, plane: Plane, heart: Heart, chambers: list[Any]) -> list[Vessel]:
     lift = (plane.heights - heart.length)[:, None, None]
     x, y = heart.centres(plane.heights).T[:, :, None, None]
     found = []

@@ -7,6 +7,7 @@ operating system, because the server knows the run's seed.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +70,7 @@ class VectorMaker:
         vectors = functional.normalize(vectors, dim=1)
         return SharedVectors(vectors, partitions[first].to(torch.uint8), reach, rows, views, groups)
 
-    def _parts(self, count: int) -> Iterator[tuple]:
+    def _parts(self, count: int) -> Iterator[tuple[Any, ...]]:
         made = 0
         while made < count:
             for batch in self.sampler.epoch(self.draws):
@@ -79,7 +80,7 @@ class VectorMaker:
                     return
 
     @torch.no_grad()
-    def _part(self, batch: Batch) -> tuple:
+    def _part(self, batch: Batch) -> tuple[Any, ...]:
         """Unit features, partitions, views, patients and rows of one batch."""
         assert batch.rows is not None, "a sampler says which slices it drew"
         views = self.views(batch.images, self.draws)

@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from statistics import fmean
+from typing import TextIO
 
 from fclseg.study.cells import Cell
 
@@ -42,7 +43,7 @@ class Estimate:
 class Progress:
     """Prints the line: in place on a terminal, otherwise as a new line at most every ``interval`` seconds."""
 
-    def __init__(self, total: int, estimate: Estimate, interval: float = 15.0, stream=None):
+    def __init__(self, total: int, estimate: Estimate, interval: float = 15.0, stream: TextIO | None = None):
         self.total, self.estimate, self.interval = total, estimate, interval
         self.stream = stream or sys.stderr
         self.terminal = self.stream.isatty()

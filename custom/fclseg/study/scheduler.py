@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -216,7 +217,7 @@ def _work(connection: Connection, parent: int, execute: str) -> None:
         connection.send(_run_one(run_cell, cell, Cache(Path(root))))
 
 
-def _run_one(run_cell: Callable[[Cell, Cache], dict], cell: Cell, cache: Cache) -> tuple[float, str | None]:
+def _run_one(run_cell: Callable[[Cell, Cache], dict[str, Any]], cell: Cell, cache: Cache) -> tuple[float, str | None]:
     started = time.perf_counter()
     try:
         result = run_cell(cell, cache)

@@ -44,7 +44,7 @@ class Submissions(FLComponent):
 class CodeFree(AppValidator):
     """In the kits of sites and servers: a job whose code folder contains only our note brings no code."""
 
-    def validate(self, app_folder: str) -> tuple[str, dict]:
+    def validate(self, app_folder: str) -> tuple[str, dict[str, Any]]:
         try:
             contents = {
                 str(path.relative_to(app_folder)): None if path.is_symlink() else path.read_bytes()
@@ -141,7 +141,7 @@ def check_submissions() -> None:
         return
 
     @functools.wraps(original)
-    def validate(self: JobMetaValidator, job_name: str, job_data: Any) -> tuple[bool, str, dict]:
+    def validate(self: JobMetaValidator, job_name: str, job_data: Any) -> tuple[bool, str, dict[str, Any]]:
         valid, error, meta = original(self, job_name, job_data)
         if valid:
             try:
@@ -152,4 +152,4 @@ def check_submissions() -> None:
             meta.pop(AppValidationKey.BYOC, None)
         return valid, error, meta
 
-    JobMetaValidator.validate = validate  # type: ignore[method-assign]
+    JobMetaValidator.validate = validate

@@ -11,7 +11,7 @@ a job, shell commands, log files that are sent to the server, and a job store in
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ def _patient(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"client": document["client"] | CONNECTION}
 
 
-def _rewrite(path: Path, change) -> None:
+def _rewrite(path: Path, change: Callable[[Any], Any]) -> None:
     if path.exists():  # `nvflare package` builds one party and knows only the names of the others
         path.write_text(json.dumps(change(json.loads(path.read_text())), indent=2) + "\n", encoding="utf-8")
 

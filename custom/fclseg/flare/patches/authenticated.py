@@ -32,7 +32,7 @@ def trust_tokens() -> None:
             setattr(owner, name, _with_true_name(original, clients))
 
 
-def _with_true_name(original: Callable, clients: Callable[[Any], dict[str, Any]]) -> Callable:
+def _with_true_name(original: Callable[..., Any], clients: Callable[[Any], dict[str, Any]]) -> Callable[..., Any]:
     @functools.wraps(original)
     def handle(receiver: Any, request: CellMessage) -> CellMessage:
         known = clients(receiver)

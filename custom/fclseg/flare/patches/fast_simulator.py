@@ -96,11 +96,13 @@ class SiteStarter:
         with theirs:
             command = [sys.executable, "-m", site_starter.__name__, str(theirs.fileno())]
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
-        self._sites: WeakSet[StartedSite | subprocess.Popen] = WeakSet()  # those that the simulator still looks at
+        self._sites: WeakSet[StartedSite | subprocess.Popen[bytes]] = (
+            WeakSet()
+        )  # those that the simulator still looks at
         self._latest = threading.local()
         self.restarts = SiteRestarts()
 
-    def start(self, arguments: list[str], env: dict[str, str], **_: Any) -> StartedSite | subprocess.Popen:
+    def start(self, arguments: list[str], env: dict[str, str], **_: Any) -> StartedSite | subprocess.Popen[bytes]:
         """Start ``python -m MODULE ...`` in place of ``subprocess.Popen``. NVFlare's options (a new session) are always
         the same."""
         site = self._start(arguments, env)
@@ -112,7 +114,7 @@ class SiteStarter:
         """Kill the site that the calling thread started last."""
         self._latest.site.kill()
 
-    def _start(self, arguments: list[str], env: dict[str, str]) -> StartedSite | subprocess.Popen:
+    def _start(self, arguments: list[str], env: dict[str, str]) -> StartedSite | subprocess.Popen[bytes]:
         """A copy of the prepared process, or a new interpreter.
 
         A job with code of its own gets a new interpreter, because that code may replace what is already imported. So

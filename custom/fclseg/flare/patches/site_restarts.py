@@ -32,7 +32,7 @@ class SiteRestarts:
         that this thread started last."""
 
         @functools.wraps(do_one_task)
-        def watched(runner, client, *args, **kwargs) -> tuple[bool, Any, str | None]:
+        def watched(runner: Any, client: Any, *args: Any, **kwargs: Any) -> tuple[bool, Any, str | None]:
             try:
                 stop, following, ended = do_one_task(runner, client, *args, **kwargs)
             except RuntimeError:  # the process was not ready in time, or has died before it was

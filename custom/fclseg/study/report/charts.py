@@ -138,7 +138,9 @@ def _line(axes: Axes, line: Series, colour: int, shift: float, markers: bool) ->
     return f'<g class="c{colour % COLOURS}{dashed}">{"".join(parts)}</g>'
 
 
-def stacked_bars(title: str, x: Sequence[float], parts: Mapping[str, Sequence[float]], x_label: str, y_label: str):
+def stacked_bars(
+    title: str, x: Sequence[float], parts: Mapping[str, Sequence[float]], x_label: str, y_label: str
+) -> Markup:
     """One bar per x, with its parts stacked in the order of ``parts``."""
     if not x or not parts:
         return Markup("")
