@@ -128,6 +128,7 @@ class RunLoop:
             for site in drawn
             if site not in failures
         }
+        reports: dict[str, Any]
         if self.settings.sums_only:
             every = self.preset.pretraining.calibration_rounds
             counted, record["sum"] = self._sums(components, ask).train(number, every, messages, estimate, failures)

@@ -186,4 +186,4 @@ def _mean_dice(one: Known) -> float:
 
 def _spearman(first: Sequence[float], second: Sequence[float]) -> float:
     ranks = [np.argsort(np.argsort(values)) for values in (first, second)]
-    return float(np.corrcoef(ranks)[0, 1]) if len(first) > 2 else float("nan")
+    return float(np.asarray(np.corrcoef(ranks))[0, 1]) if len(first) > 2 else float("nan")

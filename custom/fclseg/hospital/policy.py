@@ -56,7 +56,7 @@ class Policy(PrivacySettings):
         return cls(**chosen)
 
     @classmethod
-    def of(cls, place: Place) -> "Policy":
+    def of(cls, place: Place) -> "Policy":  # type: ignore[override]
         """The policy of the site at this place, as its file says now."""
         return cls.read(place.own.get("policy", {}))
 

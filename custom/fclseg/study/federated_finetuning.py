@@ -5,6 +5,7 @@ NVFlare's processes would take longer than the training, so an interrupted one i
 """
 
 from pathlib import Path
+from typing import cast
 
 from fclseg.anatomy.registry import reference
 from fclseg.device import choose_device
@@ -13,6 +14,7 @@ from fclseg.engine.run_settings import RunSettings
 from fclseg.finetune.dataset import open_labelled, training_slices
 from fclseg.finetune.evaluation import VolumeEvaluator
 from fclseg.finetune.protocols import Draw
+from fclseg.networks.unet import UNet
 from fclseg.presets import Preset
 from fclseg.study.cells import FEDERATED_JOB, FROZEN, Finetuning
 
@@ -45,6 +47,6 @@ def finetune_federated(cell: Finetuning, start: Path | None, chosen: Draw) -> tu
     run = open_unsaved(settings, samplers, str(device))
     losses: list[float] = []
     run.run(after_round=lambda record: losses.append(record["loss"]))
-    network = run.loop.method.online
+    network = cast(UNet, run.loop.method.online)
     refined = cell.preset.finetuning.refined
     return VolumeEvaluator(network.eval(), store, chosen.validation, anatomy, refined=refined), losses

@@ -115,7 +115,7 @@ def health(run: RunOverview) -> str:
 
 def metrics(run: RunOverview, now: float | None = None) -> str:
     """The run's state in the text format of Prometheus."""
-    last = run.records[-1] if run.records else {"loss": float("nan"), "sites": {}}
+    last: dict[str, Any] = run.records[-1] if run.records else {"loss": float("nan"), "sites": {}}
     values = {
         "running": int(run.state not in (FAILED, STOPPED)),
         "rounds_done": len(run.records),

@@ -110,7 +110,7 @@ def traffic(rounds: Sequence[Round]) -> tuple[dict[str, list[float]], list[float
     def took_part(counts: dict[str, Any]) -> bool:  # a site that is left out of a round still polls for work
         return bool(counts["up"]["payload"] or counts["down"]["payload"])
 
-    def mean(one: dict[str, Any], read: Callable[[Any], float]) -> float:
+    def mean(one: dict[str, Any], read: Callable[..., float]) -> float:
         values = [read(counts) for counts in one.get("bytes", {}).values() if took_part(counts)]
         return fmean(values) / 1e6 if values else 0.0
 
