@@ -2,6 +2,9 @@
 
 import http.client
 import json
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -91,3 +94,17 @@ def test_one_program_per_folder(data, tmp_path):
         first.answers.session.background.waiting.clear()
         with pytest.raises(FCLSegError, match="is in use by process"), serving(data, tmp_path / "labels"):
             pass
+
+
+@pytest.mark.nightly
+def test_the_command_prints_a_link_and_ends_with_control_c(data, tmp_path):
+    command = [sys.executable, "-c", "import sys; from fclseg.cli import main; sys.exit(main())"]
+    command += ["label", str(data), "--out", str(tmp_path / "labels"), "--no-browser"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        link = next(line for line in process.stdout if line.startswith("open http://127.0.0.1:"))
+        assert "?token=" in link
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=100) == 0
+    finally:
+        process.kill()

@@ -1,5 +1,6 @@
 """Labelling from Python: the local page, until it is interrupted."""
 
+import contextlib
 import threading
 import webbrowser
 from pathlib import Path
@@ -31,4 +32,5 @@ def label(
         print(f"labels are saved to {out}; Ctrl-C ends.\nopen {server.link}", flush=True)
         if browser:
             webbrowser.open(server.link)
-        threading.Event().wait()
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how this ends
+            threading.Event().wait()

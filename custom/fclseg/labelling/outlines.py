@@ -15,7 +15,7 @@ from fclseg.data.slices import default_cache
 from fclseg.device import choose_device
 from fclseg.files import whole_file
 from fclseg.inference.refine import averaged
-from fclseg.inference.segment import Segmenter
+from fclseg.inference.segment import REACH_MM, Segmenter
 from fclseg.inference.windows import Centre, Windows
 from fclseg.networks.model_file import load_model
 
@@ -73,7 +73,8 @@ class Outliner:
         segmenter = self._segmenter
         found = segmenter(voxels, volume, near)
         centre = found.centre or (voxels.shape[0] // 2, voxels.shape[1] // 2)
-        windows = Windows(self.model.image_size, self.model.spacing, volume.spacing)
+        size = min(self.model.image_size, Windows.rounded(2 * REACH_MM / self.model.spacing))
+        windows = Windows(size, self.model.spacing, volume.spacing)
         grey = segmenter.prepare.scale(voxels, volume, windows.box(centre, voxels.shape))
         images = windows.cut(torch.from_numpy(np.ascontiguousarray(np.moveaxis(grey, -1, 0))), centre)
         features = torch.cat([self._features(chunk) for chunk in images.split(AT_ONCE)])
