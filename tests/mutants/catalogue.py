@@ -33,6 +33,6 @@ class Mutant:
 
 def read_mutants() -> list[Mutant]:
     """All mutants, in the order of a file's path from NIfTI to the report."""
-    parts = ("data", "methods", "federation", "secure_sums", "flare", "security", "finetune", "study")
+    parts = ("data", "methods", "federation", "secure_sums", "flare", "security", "finetune", "clinic", "study")
     found = [entry for part in parts for entry in tomllib.loads((HERE / f"{part}.toml").read_text())["mutant"]]
     return [Mutant(**{**entry, "tests": tuple(entry["tests"])}) for entry in found]
