@@ -140,3 +140,16 @@ def test_the_page_shows_hospitals_groups_and_the_worst_patient(folders, tmp_path
     evaluate([folders], tmp_path / "out")
     page = (tmp_path / "out" / "evaluation.html").read_text()
     assert "clinic 1" in page and "NOR" in page and "cGljdHVyZQ==" in page and "-20%" in page
+
+
+def test_slices_that_nobody_labelled_do_not_count(folders):
+    results, labelled = folders
+    partly = bar(3, 10, bar(1, 6))
+    partly[..., 0] = 255
+    save(labelled / "p1" / "p1_frame01_gt.nii.gz", partly)
+    wrong = bar(3, 8, bar(1, 6))
+    wrong[..., 0] = 1
+    save(results / "p1_frame01_seg.nii.gz", wrong)
+    volume = evaluate([folders]).volumes[0]
+    assert volume["dice_LV"] == pytest.approx(2 * 8 / 18, abs=1e-5) and volume["dice_RV"] == 1
+    assert volume["true_ml_LV"] is None

@@ -11,6 +11,7 @@ import numpy as np
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.records import Volume
+from fclseg.data.preprocess import UNLABELLED
 from fclseg.evaluation.people import Person
 from fclseg.finetune.metrics import METRICS
 from fclseg.inference.measure import cavities, ejection_fraction, millilitres
@@ -21,6 +22,8 @@ Row = dict[str, Any]
 def volume_row(volume: Volume, person: Person, labels: np.ndarray, truth: np.ndarray, hd95: bool) -> Row:
     """The scores of one label map [X, Y, S]."""
     anatomy = volume.anatomy
+    missing = truth == UNLABELLED  # slices that nobody labelled are not scored, and their volume is unknown
+    labels, truth = (np.where(missing, 0, one) for one in (labels, truth))
     row: Row = _who(person) | {"phase": volume.phase, "frame": volume.frame}
     outlined = [one.name for one in anatomy.structures if (truth == one.value).any()]
     stacks = [np.moveaxis(labels, -1, 0), np.moveaxis(truth, -1, 0)]
@@ -32,7 +35,8 @@ def volume_row(volume: Volume, person: Person, labels: np.ndarray, truth: np.nda
             row[f"{metric.name}_{name}"] = round(float(value), metric.decimals + 3) if name in outlined else None
     for prefix, one in (("ml", labels), ("true_ml", truth)):
         amounts = millilitres(one, volume.spacing, anatomy)
-        row |= {f"{prefix}_{name}": round(amounts[name], 2) if name in outlined else None for name in anatomy.names}
+        known = [] if missing.any() else outlined
+        row |= {f"{prefix}_{name}": round(amounts[name], 2) if name in known else None for name in anatomy.names}
     return row
 
 

@@ -44,6 +44,10 @@ def patient_rows(results: Sequence[PatientResult]) -> list[dict[str, Any]]:
             f"{value.name}, {value.unit}": round(value.number, 2) if value.plausible else None
             for value in result.values
         }
+        for value in result.values:
+            if value.interval is not None:
+                ends = zip(("low", "high"), value.interval, strict=True)
+                row |= {f"{value.name}, {value.unit}, {end}": round(number, 2) for end, number in ends}
         rows.append(row | {"look_at": "; ".join(result.flags), "notice": NOTICE})
     return rows
 
@@ -90,7 +94,15 @@ def patient_values(result: PatientResult, anatomy: Anatomy) -> dict[str, Any]:
         f"{value.name}, {value.unit}": round(value.number, 2) if value.plausible else f"not plausible: {value}"
         for value in result.values
     }
-    return {"values": plain, "coded": _coded(result, anatomy), "look_at": result.flags, "notes": result.notes}
+    sure = {
+        "intervals": {
+            value.name: [round(end, 2) for end in value.interval] for value in result.values if value.interval
+        },
+        "predicted_dice": {name: round(dice, 3) for name, dice in result.predicted_dice.items()},
+        "risk": None if result.risk is None else round(result.risk, 3),
+        "remarks": result.remarks,
+    }
+    return {"values": plain, "coded": _coded(result, anatomy), "look_at": result.flags, "notes": result.notes} | sure
 
 
 def _coded(result: PatientResult, anatomy: Anatomy) -> list[dict[str, Any]]:
