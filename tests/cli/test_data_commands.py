@@ -58,7 +58,7 @@ def rewrite(path, change):
 def poke(value):
     def change(voxels):
         voxels = voxels.astype(np.float32)
-        voxels[5, 5, 2] = value
+        voxels[tuple(size // 2 for size in voxels.shape)] = value
         return voxels
 
     return change
