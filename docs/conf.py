@@ -25,6 +25,7 @@ myst_enable_extensions = ["colon_fence"]
 autodoc_typehints = "description"
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
+nitpick_ignore_regex = [("py:.*", ".*")]  # types of other packages
 
 OUTSIDE = re.compile(r"\]\(((?:\.\./)+[^)#]+\.md)\)")
 

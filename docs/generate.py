@@ -14,6 +14,7 @@ from pathlib import Path
 
 os.environ["COLUMNS"] = "100"  # the width of the help texts
 
+from fclseg.api import WHERE
 from fclseg.cli import build_parser
 from fclseg.hospital.policy import Policy
 from fclseg.presets import PRESETS
@@ -86,6 +87,23 @@ def presets() -> str:
     return "\n".join(parts)
 
 
+def api() -> str:
+    """Every name of the Python API. It looks them up when they are used, so that ``automodule`` would not see them."""
+    parts = []
+    for module, names in WHERE.items():
+        for name in names:
+            kind = "class" if name[0].isupper() else "function"
+            members = "\n   :members:" if kind == "class" else ""
+            parts.append(f".. auto{kind}:: {module}.{name}{members}\n")
+    parts.append("``fclseg.api.data``\n-------------------\n\n.. automodule:: fclseg.api.data\n   :members:\n")
+    head = (
+        "# Python API\n"
+        + NOTE
+        + "\nAll names can be imported from `fclseg.api`, and the command line calls the same ones.\n"
+    )
+    return "\n".join([head, "```{eval-rst}", *parts, "```\n"])
+
+
 def dataclass_page(title: str, about: str, kind: type) -> str:
     """One table: name, default and meaning of each field."""
     meaning = comments(kind)
@@ -101,6 +119,7 @@ def write_pages(folder: Path) -> None:
     policy = "The entry `policy` of a site's `local/fclseg.json`; an unknown or invalid entry stops all work."
     pages = {
         "cli": commands(),
+        "api": api(),
         "presets": presets(),
         "job": dataclass_page("Settings of a job", job, RunSettings),
         "policy": dataclass_page("A hospital's policy", policy, Policy),
