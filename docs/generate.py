@@ -12,8 +12,6 @@ import re
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 
-os.environ["COLUMNS"] = "100"  # the width of the help texts
-
 from fclseg.api import WHERE
 from fclseg.cli import build_parser
 from fclseg.hospital.policy import Policy
@@ -115,6 +113,7 @@ def write_pages(folder: Path) -> None:
     from fclseg.engine.run_settings import RunSettings
 
     folder.mkdir(parents=True, exist_ok=True)
+    os.environ["COLUMNS"] = "100"  # the width of the help texts
     job = "The `settings` in a job's `config_fed_server.json`; in a study `--job-set NAME=VALUE`."
     policy = "The entry `policy` of a site's `local/fclseg.json`; an unknown or invalid entry stops all work."
     pages = {

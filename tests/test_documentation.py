@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import importlib
 import re
 import shlex
 from functools import cache
@@ -10,6 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
+import fclseg.api
 from fclseg.cli import build_parser
 
 CHECKOUT = Path(__file__).parents[1]
@@ -82,6 +84,13 @@ def test_every_table_of_results_is_listed():
     with (folder / "index.csv").open(newline="") as file:
         listed = {row["file"] for row in csv.DictReader(file) if row["command"]}
     assert listed == {path.name for path in folder.iterdir()} - {"index.csv"}
+
+
+def test_the_reference_lists_the_whole_api(monkeypatch):
+    monkeypatch.syspath_prepend(CHECKOUT / "docs")
+    text = importlib.import_module("generate").api()
+    missing = [one for one in fclseg.api.__all__ if not re.search(rf":: fclseg\.[\w.]*\b{one}$", text, re.MULTILINE)]
+    assert not missing
 
 
 def command_lines(page: Path) -> list[str]:
