@@ -90,7 +90,7 @@ def test_before_the_first_round_there_is_nothing_from_others():
     [
         ("fedbyol", {"online", "predictor"}),
         ("fclopt", {"online", "predictor", "target"}),
-        ("fclopt_ptnu", {"online", "predictor", "target"}),  # the filter turns the target into a distance
+        ("fclopt_ptnu", {"online", "predictor"}),  # a distance stands for the target
         ("fclopt_dp", {"online", "predictor"}),
     ],
 )

@@ -11,12 +11,12 @@ import pytest
 from inprocess import InProcess
 from nvflare.apis.dxo import DXO, DataKind
 
-from fclseg.engine.messages import Message
 from fclseg.engine.rounds import RunLoop
 from fclseg.engine.run_folder import RunFolder
 from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
 from fclseg.federation.robust import MEDIAN_RULE, OFF, TRIMMED_RULE
+from fclseg.flare.wire import from_dxo
 from fclseg.phantom.dataset import write_phantom
 
 SITES = ("site-1", "site-2", "site-3", "site-4")
@@ -129,7 +129,7 @@ def speak_for_another(message):
 
 
 def not_a_message(message):
-    return Message.from_dxo(DXO(DataKind.COLLECTION, data={"online": "text"}, meta=message.meta))
+    return from_dxo(DXO(DataKind.COLLECTION, data={"online": "text"}, meta=message.meta))
 
 
 def oversized(message):

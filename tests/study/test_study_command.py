@@ -20,7 +20,7 @@ from fclseg.cli.options import parse_value
         (["--data", "/nowhere"], "/nowhere: there is no such folder"),
         (["--splits", "splits.json"], "--splits needs the data folder it was made for: give --data as well"),
         (["--job-set", "fraction"], "--job-set fraction is not of the form NAME=VALUE"),
-        (["--job-set", "seed=3"], "--job-set cannot set 'seed': choose from fraction, "),
+        (["--job-set", "seed=3"], "--job-set cannot set 'seed': choose from perturb, "),
         (["--job-set", "fraction=2"], "'fraction' cannot be 2"),
         (["--job-set", "network=n.safetensors"], "--job-set network can only be shipped"),
         (["--filter", "os.system:command=ls"], "there is no filter 'os.system': give a class of fclseg.flare.filters"),

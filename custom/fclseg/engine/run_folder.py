@@ -128,13 +128,13 @@ class RunFolder:
         if not file.exists():
             return
         self.config = read_json(file)
-        if (found := self.config.get("format")) != FORMAT:
+        with understood(file, RESTORE):
+            found, known = self.config.get("format"), _flat(self.config)
+        if found != FORMAT:
             raise FCLSegError(
                 f"the run folder {self.path} has format {found}, but this version of fclseg has format {FORMAT}: "
                 "continue it with the version that made it, or start over (--fresh or FCLSEG_FRESH=1)"
             )
-        with understood(file, RESTORE):
-            known = _flat(self.config)
         wanted = _flat(json.loads(json.dumps(config)))
         if different := sorted(name for name, value in wanted.items() if known.get(name) != value):
             raise FCLSegError(

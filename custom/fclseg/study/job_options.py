@@ -4,7 +4,6 @@ If given, they are part of a pre-training's identity, so that the cost of noise 
 existing results. Nothing here imports NVFlare unless there is a filter.
 """
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import Parameter, signature
@@ -58,19 +57,14 @@ class FilterSpec:
 
 def _filter_class(path: str) -> type:
     """The class, if it is a filter of this package."""
-    refused = FCLSegError(
-        f"there is no filter '{path}': give a class of {FILTERS}, such as {FILTERS}.privacy.ClipAndNoise"
-    )
+    refused = FCLSegError(f"there is no filter '{path}': give a class of {FILTERS}, such as {FILTERS}.ClipAndNoise")
     module, _, name = path.rpartition(".")
-    if not module.startswith(f"{FILTERS}."):
+    if module != FILTERS:
         raise refused
-    from fclseg.flare.filters import MessageFilter  # imports nvflare, which a study without filters does not need
+    from fclseg.flare import filters  # imports nvflare, which a study without filters does not need
 
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except ModuleNotFoundError:
-        raise refused from None
-    if not (isinstance(found, type) and issubclass(found, MessageFilter) and found.__module__ == module):
+    found = getattr(filters, name, None)
+    if not (isinstance(found, type) and issubclass(found, filters.MessageFilter) and found.__module__ == module):
         raise refused
     return found
 
