@@ -38,6 +38,16 @@ def until(true):
         time.sleep(0.05)
 
 
+def dice(one, other):
+    """Mean over the structures that are in one of the label maps, voxel by voxel."""
+    values = {*one.ravel().tolist(), *other.ravel().tolist()} - {0}
+    pairs = list(zip(one.ravel().tolist(), other.ravel().tolist(), strict=True))
+    counts = [
+        (sum(p == (v, v) for p in pairs), sum(v == a for a, _ in pairs), sum(v == b for _, b in pairs)) for v in values
+    ]
+    return np.mean([2 * both / (a + b) for both, a, b in counts]) if counts else 1.0
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(PATIENCE)
 def test_train_now(place):
@@ -62,7 +72,15 @@ def test_train_now(place):
         answer = answers.state({}, b"")
         assert answer["model"] == "training 1"
         assert {one["patient"] for one in answer["changes"]} == {"patient002", "patient003"}  # those without labels
-        assert all(0 <= one["agreement"] < 1 for one in answer["changes"])
+        for one in answer["changes"]:
+            volumes = [session.volumes[index] for index in session.patients[one["patient"]]]
+            sides = [[network.known(volume) for volume in volumes] for network in (session.before, session.outliner)]
+            assert one["agreement"] == pytest.approx(
+                np.mean([dice(a.labels, b.labels) for a, b in zip(*sides, strict=True)])
+            )
+            assert not any(
+                np.array_equal(a.doubt, b.doubt) for a, b in zip(*sides, strict=True)
+            )  # two different networks
         assert (session.labels(0)[:, :, 4] == disc).all()  # labels are not replaced by the new outlines
     with serving(place / "data", place / "labels", place / "start.safetensors", **silent) as server:
         assert server.answers.session.outliner.path == trained  # goes on with the trained network

@@ -73,8 +73,7 @@ class Outliner:
         segmenter = self._segmenter
         found = segmenter(voxels, volume, near)
         centre = found.centre or (voxels.shape[0] // 2, voxels.shape[1] // 2)
-        size = min(self.model.image_size, Windows.rounded(2 * REACH_MM / self.model.spacing))
-        windows = Windows(size, self.model.spacing, volume.spacing)
+        windows = Windows(self.model.image_size, self.model.spacing, volume.spacing, REACH_MM)
         grey = segmenter.prepare.scale(voxels, volume, windows.box(centre, voxels.shape))
         images = windows.cut(torch.from_numpy(np.ascontiguousarray(np.moveaxis(grey, -1, 0))), centre)
         features = torch.cat([self._features(chunk) for chunk in images.split(AT_ONCE)])
