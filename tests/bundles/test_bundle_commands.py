@@ -215,7 +215,7 @@ def test_bundle_is_complete(bundle):
         assert (BUNDLES / bundle / name).is_file(), f"{bundle} lacks {name}"
 
 
-def test_what_the_bundles_share_exists_once():
+def test_what_the_bundles_share_is_the_same_in_each():
     shared = [f"configs/{name}" for name in ("train.json", "evaluate.json", "inference.json", "logging.conf")]
     for name in [*shared, "LICENSE"]:
-        assert (BUNDLES / "hvsmr_unet" / name).samefile(BUNDLES / "acdc_unet" / name)
+        assert (BUNDLES / "hvsmr_unet" / name).read_bytes() == (BUNDLES / "acdc_unet" / name).read_bytes()
