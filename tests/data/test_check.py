@@ -22,7 +22,7 @@ def test_healthy_folder(tmp_path, add_patient):
 def test_each_frame_of_a_cycle_is_read_and_a_broken_file_is_one_problem(tmp_path, add_patient, save_nifti):
     folder = add_patient(tmp_path, "patient001", frames=6)
     cycle = np.random.default_rng(0).uniform(0, 1, (24, 20, 6, 6)).astype(np.float32)
-    cycle[3, 3, 3, 1] = np.nan
+    cycle[12, 10, 3, 1] = np.nan  # in the middle; at the border it would count as padding
     cycle[..., 4] = 2.0
     path = save_nifti(folder / "patient001_4d.nii.gz", cycle)
     first, second = check_folder(tmp_path).problems
