@@ -84,7 +84,10 @@ def test_bundles_and_jobs_are_in_the_wheel_as_files(wheel):
     assert {f"fclseg/jobs/{job}/meta.json" for job in ROWS} <= set(content)
     assert not [name for name in content if name.startswith(("tests", "custom"))]
     weights = {f"fclseg/{recipe.path.relative_to(CHECKOUT)}" for recipe in RECIPES.values()}
-    assert {name for name in content if "/models/" in name} == weights
+    calibrations = {
+        f"fclseg/{path.relative_to(CHECKOUT)}" for path in CHECKOUT.glob("bundles/*/models/*_calibration.json")
+    }
+    assert calibrations and {name for name in content if "/models/" in name} == weights | calibrations
 
 
 def test_the_package_is_the_wheels(shell, installed):

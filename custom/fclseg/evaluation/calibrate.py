@@ -18,7 +18,7 @@ from fclseg.evaluation.known import Known
 from fclseg.inference import risk
 from fclseg.inference.calibration import Calibration, base_name, difficulty, scale_of
 from fclseg.inference.function import PatientResult, patient_result
-from fclseg.inference.measure import cavities
+from fclseg.inference.measure import first_cavity
 from fclseg.inference.values import Body
 
 COVERAGE = 0.9
@@ -91,9 +91,8 @@ def _outer(errors: Sequence[float], coverage: float) -> tuple[float, float]:
 
 
 def _features(one: Known, anatomy: Anatomy, calibration: Calibration) -> np.ndarray:
-    remarks = len(patient_result(one.patient, one.found, anatomy, Body()).flags)
     predicted = [calibration.predicted_dice(volume.reliability) for volume in one.found]
-    return risk.features(one.found, predicted, [c.structure for c in cavities(anatomy)], remarks)
+    return risk.features(one.found, predicted, first_cavity(anatomy))
 
 
 def _risk(rows: np.ndarray, bad: np.ndarray) -> tuple[tuple[float, ...], float]:

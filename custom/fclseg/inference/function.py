@@ -9,7 +9,7 @@ import numpy as np
 from fclseg.anatomy.base import Anatomy, Mass
 from fclseg.inference.calibration import Calibration
 from fclseg.inference.cycle import medians, smooth_cycle
-from fclseg.inference.measure import Measurement, cavities, ejection_fraction
+from fclseg.inference.measure import Measurement, cavities, ejection_fraction, first_cavity
 from fclseg.inference.risk import features, probability
 from fclseg.inference.values import PER_SURFACE, Body, Value
 
@@ -79,8 +79,8 @@ def patient_result(
 
 def _looks_like_a_heart(shown: Sequence[Measurement], anatomy: Anatomy) -> bool:
     """Whether ED and ES, or any frame if they are not named, show the first cavity and are predicted alike."""
-    first = [one.structure for one in cavities(anatomy)[:1]]
-    found = [one.likeness >= LEAST_LIKENESS and all(one.ml[name] > 0 for name in first) for one in shown]
+    first = first_cavity(anatomy)
+    found = [one.likeness >= LEAST_LIKENESS and (first is None or one.ml[first] > 0) for one in shown]
     return all(found) if all(one.phase for one in shown) else any(found)
 
 
@@ -104,8 +104,7 @@ def _judge(
     predicted = [calibration.predicted_dice(one.reliability) for one in shown]
     result.predicted_dice = {name: float(np.mean([one[name] for one in predicted])) for name in predicted[0]}
     result.values = calibration.with_intervals(result.values, result.predicted_dice)
-    names = [one.structure for one in cavities(anatomy)]
-    result.risk = probability(calibration.risk, features(shown, predicted, names, len(result.remarks)))
+    result.risk = probability(calibration.risk, features(shown, predicted, first_cavity(anatomy)))
     if result.risk >= calibration.flagged_from:
         dice = ", ".join(f"{name} {value:.2f}" for name, value in result.predicted_dice.items())
         result.flags += [f"the outlines are probably poor (predicted Dice {dice})", *result.remarks]

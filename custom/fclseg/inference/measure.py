@@ -99,7 +99,7 @@ def _flags(found: Segmentation, ml: dict[str, float]) -> list[str]:
 
 
 def _remarks(found: Segmentation, anatomy: Anatomy, slices_ml: dict[str, list[float]]) -> list[str]:
-    """What bad results have more often than good ones. A calibration says how often (``risk.py``)."""
+    """What is unusual in a heart. Without a calibration it is all there is to judge a result by (``risk.py``)."""
     remarks = []
     for one in anatomy.measurements:
         if isinstance(one, EjectionFraction) and _has_gap(slices_ml[one.structure]):
@@ -161,6 +161,11 @@ def hole_share(labels: np.ndarray) -> float:
 def cavities(anatomy: Anatomy) -> list[EjectionFraction]:
     """The structures that have an ejection fraction."""
     return [one for one in anatomy.measurements if isinstance(one, EjectionFraction)]
+
+
+def first_cavity(anatomy: Anatomy) -> str | None:
+    """The cavity that determines which frames are ED and ES."""
+    return next((one.structure for one in cavities(anatomy)), None)
 
 
 def ejection_fraction(end_diastole_ml: float, end_systole_ml: float) -> float | None:
