@@ -113,7 +113,8 @@ def test_report_of_a_run_and_of_all_studies(studies, tmp_path):
     run = next((studies / "runs").glob("fcl-*"))
     assert main(["report", str(run), "--out", str(tmp_path / "run.html")]) == 0
     page = (tmp_path / "run.html").read_text()
-    assert all(title in page for title in ("Pre-training loss by site", "Payload per site and round", "On the wire"))
+    assert all(title in page for title in ("Pre-training loss by site", "Payload per site and round"))
+    assert "On the wire" not in page, "sites in one process send nothing over a wire"
     assert "↓ bank" in page or "↑ bank" in page
     assert main(["report", str(studies), "--out", str(tmp_path / "all.html")]) == 0
     assert "Same slice, every method" in (tmp_path / "all.html").read_text()
