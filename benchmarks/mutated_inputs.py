@@ -79,7 +79,8 @@ def header_bytes(position: Callable[[Random], int], value: Callable[[Random], by
 def voxel(value: float) -> Callable[[Path, Random], None]:
     def change(path: Path, random: Random) -> None:
         voxels = np.asarray(nib.load(path).dataobj).astype(np.float64)
-        voxels[tuple(random.integers(0, n) for n in SHAPE)] = value
+        middle = [(n // 4, n - n // 4) for n in SHAPE[:2]]  # NaN outside of it counts as padding
+        voxels[tuple(random.integers(*part) for part in (*middle, (0, SHAPE[2])))] = value
         write(path, voxels)
 
     return change
