@@ -14,7 +14,7 @@ from nvflare.apis.signal import Signal
 
 from fclseg.errors import FCLSegError
 from fclseg.flare.controller import RoundController
-from fclseg.flare.heartbeat import TOPIC, Heart, Pulses
+from fclseg.flare.heartbeat import TOPIC, Heartbeat, Pulses
 
 
 def test_each_task_has_its_own_time_out(hospitals, tmp_path):
@@ -115,7 +115,7 @@ def test_a_site_beats_from_its_first_task_on_and_a_simulated_one_does_not(tmp_pa
         "new_context": lambda: contextlib.nullcontext(FLContext()),
         "fire_and_forget_aux_request": lambda **request: beats.append(request["topic"]),
     }
-    heart = Heart(seconds=0.01)
+    heart = Heartbeat(seconds=0.01)
     for simulated in (True, False):
         assert beats == []
         heart.start(site_context(tmp_path, simulated=simulated, **engine))
