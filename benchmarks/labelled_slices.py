@@ -1,164 +1,206 @@
-"""Dice on patients who were not labelled, against how many slices were labelled, of whom, and in which order.
+"""From an empty folder of labels to a better network for one hospital: Dice against the number of labelled slices.
 
-Every second patient of the folder can be labelled with the experts' label maps; the others are scored, on the network's
-grid and without averaging over rotations. Every training starts from the shipped weights. Three ways to spend a number
-of slices are compared:
+Half of the hospital's patients can be labelled, the other half is scored; then the halves are exchanged, so that every
+patient is scored once per row. Labels are made as on the page of ``fclseg label``: the same session outlines and
+proposes, and the experts' outlines of a slice are saved in place of a person's. The network is trained as by "Train
+now", from the shipped weights, and scored as ``fclseg segment`` segments. Three ways to spend a number of slices:
 
-    whole     all slices of as few hearts as possible: patient by patient, both phases (as many hearts as fit)
-    random    slices with the organ's neighbourhood, drawn at random over all hearts of the pool
-    proposed  the order in which ``fclseg label`` proposes them, with the shipped network's doubt and features
+    proposed  the slices that the page proposes
+    random    slices at and beside the heart, drawn at random over all patients
+    whole     all slices of one heart after the other, both phases
 
-Results are kept in --out, one file per training, so that an interrupted benchmark continues.
+Each result is a file in --out, so that an interrupted benchmark continues. Weights have folders of their own there.
 
-    python benchmarks/labelled_slices.py --data ACDC --out DIR [--slices 10 20 40] [--seeds 3] [--patients 26]
+    python benchmarks/labelled_slices.py --data MNMS --hospital "mnms 1" --out DIR [--slices 10 20 40]
 """
 
 import argparse
+import contextlib
+import hashlib
+import io
 import json
 import shutil
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
-import nibabel as nib
 import numpy as np
 import torch
 
 from fclseg.anatomy.folders import read_folder
-from fclseg.anatomy.nifti import read_voxels
-from fclseg.anatomy.records import Volume
-from fclseg.data.preprocess import UNLABELLED
-from fclseg.finetune.run import FinetuneSpec, finetune
-from fclseg.labelling.candidates import candidates_of
-from fclseg.labelling.outlines import Outliner
-from fclseg.labelling.proposal import Candidate, Key, propose
+from fclseg.anatomy.records import Volume, read_images
+from fclseg.evaluation.people import Person, read_people
+from fclseg.evaluation.scores import patient_row, volume_row
+from fclseg.inference.segment import Segmenter
+from fclseg.labelling.changes import overlap_of_structures
+from fclseg.labelling.proposal import Key
+from fclseg.labelling.records import DONE
+from fclseg.labelling.session import Session, Slice
+from fclseg.labelling.train_job import train
+from fclseg.networks.model_file import MODEL, load_model
 from fclseg.resources import shipped_model
 
-WAYS = ("whole", "random", "proposed")
+WAYS = ("proposed", "random", "whole")
+RIGHT = 0.9
+"""A slice whose outlines have this Dice with the expert's needs little more than a look."""
 
 
-def order(way: str, candidates: list[Candidate], depths: dict[tuple[str, int | None], int], seed: int) -> list[Key]:
-    """All slices of the pool in the order in which they are labelled."""
-    source = np.random.default_rng(seed)
-    if way == "proposed":
-        return [candidate.key for candidate in propose(candidates, (), len(candidates))]
-    if way == "random":
-        return [candidates[i].key for i in source.permutation(len(candidates))]
-    patients = source.permutation(sorted({patient for patient, _ in depths}))
-    return [
-        (patient, frame, number)
-        for name in patients
-        for (patient, frame), depth in depths.items()
-        if patient == name
-        for number in range(depth)
-    ]
-
-
-def write_labels(folder: Path, volumes: list[Volume], pool: set[str], keys: set[Key]) -> None:
-    """A data set in which the chosen slices of the pool are labelled; the other patients are labelled as they are."""
+def unlabelled_copy(folder: Path, volumes: Iterable[Volume]) -> Path:
+    """The images without their label maps."""
+    shutil.rmtree(folder, ignore_errors=True)
     for volume in volumes:
         target = folder / volume.patient
         target.mkdir(parents=True, exist_ok=True)
-        (target / volume.image.name).symlink_to(volume.image)
+        (target / volume.image.name).symlink_to(volume.image.resolve())
         if not (target / "Info.cfg").exists():
             shutil.copyfile(volume.image.parent / "Info.cfg", target / "Info.cfg")
-        assert volume.label is not None
-        if volume.patient not in pool:
-            (target / volume.label.name).symlink_to(volume.label)
-            continue
-        inside = np.array(volume.label_storage.inside(read_voxels(volume.label)), dtype=np.uint8)
-        away = [n for n in range(inside.shape[2]) if (volume.patient, volume.frame, n) not in keys]
-        inside[:, :, away] = UNLABELLED
-        if len(away) < inside.shape[2]:
-            source = nib.load(volume.label)
-            image = nib.Nifti1Image(volume.label_storage.outside(inside), source.affine, source.header)
-            image.set_data_dtype(np.uint8)
-            nib.save(image, target / volume.label.name)
+    return folder
 
 
-def train(folder: Path, volumes: list[Volume], pool: set[str], keys: list[Key], seed: int) -> dict:
-    shutil.rmtree(folder, ignore_errors=True)
-    write_labels(folder, volumes, pool, set(keys))
-    held_out = tuple(sorted({volume.patient for volume in volumes} - pool))
-    began = time.process_time()
-    spec = FinetuneSpec(
-        folder,
-        tuple(sorted({patient for patient, _, _ in keys})),
-        held_out,
-        pretrained_network=shipped_model("acdc_unet"),
-        seed=seed,
-    )
-    result = finetune(spec)
-    shutil.rmtree(folder)
-    hearts = len({patient for patient, _, _ in keys})
-    return {"dice": result.evaluation.dice, "hearts": hearts, "cpu_seconds": round(time.process_time() - began)}
+def opened(data: Path, labels: Path, count: int) -> Session:
+    """A session that has outlined every patient."""
+    session = Session(data, labels, shipped_model("acdc_unet"), "expert", count)
+    for patient in session.patients:
+        session.background.work(patient)
+        session.background.done.add(patient)
+    return session
+
+
+def chosen(session: Session, way: str, count: int, seed: int) -> list[Key]:
+    source = np.random.default_rng(seed)
+    if way == "proposed":
+        return [one.key for one in session.next()]
+    if way == "random":
+        around = [one.key for found in session.candidates.values() for one in found]
+        return [around[i] for i in source.permutation(len(around))[:count]]
+    hearts = source.permutation(sorted(session.patients))
+    whole = [
+        (name, session.volumes[index].frame, number)
+        for name in hearts
+        for index in session.patients[name]
+        for number in range(session.folder.shape(session.volumes[index])[2])
+    ]
+    return whole[:count]
+
+
+def label(session: Session, keys: list[Key], experts: dict[tuple[str, int | None], np.ndarray]) -> list[float]:
+    """Save the experts' outlines; returns how right the network's were in each slice."""
+    index = {(volume.patient, volume.frame): number for number, volume in enumerate(session.volumes)}
+    agreement = []
+    for patient, frame, number in keys:
+        at, plane = index[patient, frame], experts[patient, frame][:, :, number]
+        before = session.labels(at)
+        assert before is not None
+        agreement.append(overlap_of_structures(before[:, :, number], plane))
+        session.save(Slice(at, number, 0, DONE, 0.0, plane))
+    return agreement
+
+
+def score(model: Path, volumes: list[Volume], people: dict[str, Person]) -> dict[str, dict[str, float]]:
+    """Dice of each patient by structure, on the images' own grid."""
+    segmenter = Segmenter(load_model(model))
+    found = {}
+    for patient in sorted({volume.patient for volume in volumes}):
+        rows = []
+        for volume, voxels in read_images([one for one in volumes if one.patient == patient]):
+            labels = segmenter(voxels, volume).labels
+            rows.append(volume_row(volume, people[patient], labels, volume.read_label().astype(np.uint8), False))
+        row = patient_row(people[patient], rows, volumes[0].anatomy, None)
+        found[patient] = {name: row[name] for name in row if name.startswith("dice")}
+    return found
+
+
+def cell(out: Path, way: str, count: int, half: int, volumes: list[Volume], people: dict[str, Person]) -> dict:
+    """One training and its scores."""
+    names = sorted({volume.patient for volume in volumes})
+    pool = set(names[half::2])
+    began, shipped = time.process_time(), shipped_model("acdc_unet")
+    if not count:
+        return {"patients": score(shipped, [one for one in volumes if one.patient not in pool], people)}
+    work = out / f"work-{way}-{count}-{half}"
+    shutil.rmtree(work, ignore_errors=True)
+    labellable = [volume for volume in volumes if volume.patient in pool]
+    experts = {(one.patient, one.frame): np.array(one.read_label(), np.uint8) for one in labellable}
+    session = opened(unlabelled_copy(work / "images", labellable), work / "labels", count)
+    keys = chosen(session, way, count, half)
+    agreement = label(session, keys, experts)
+    outlined = time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()):  # progress for the page
+        train(session.out, shipped, work / "model")
+    trained = time.process_time()
+    scores = score(work / "model" / MODEL, [one for one in volumes if one.patient not in pool], people)
+    shutil.rmtree(work)
+    return {
+        "patients": scores,
+        "slices": len(keys),
+        "hearts": len({patient for patient, _, _ in keys}),
+        "right": sum(one >= RIGHT for one in agreement),
+        "outlining_seconds": round(outlined - began, 1),
+        "training_seconds": round(trained - outlined, 1),
+    }
 
 
 def table(out: Path) -> str:
-    """Mean Dice and the range over seeds, by way and number of slices."""
-    rows: dict[tuple[str, int], list[dict]] = {}
+    """Mean Dice over all patients of both halves, and the paired gain with its 95 % bootstrap interval."""
+    rows: dict[tuple[int, str], list[dict]] = {}
     for path in sorted(out.glob("*.json")):
-        way, slices, _ = path.stem.split("-")
-        rows.setdefault((way, int(slices)), []).append(json.loads(path.read_text()))
+        way, count, _ = path.stem.split("-")
+        rows.setdefault((int(count), way), []).append(json.loads(path.read_text()))
+    whole = {key: found for key, found in rows.items() if len(found) == 2}
+    start = _dice(whole[0, "none"])
     lines = [
-        "| way | slices | hearts | mean Dice (lowest to highest of the seeds) | RV, MYO, LV |",
-        "|---|---|---|---|---|",
+        "| slices | chosen | hearts | Dice | gain (95 % interval) | RV, MYO, LV | nearly right | CPU s to train |",
+        "|---:|---|---:|---:|---|---|---:|---:|",
     ]
-    for (way, slices), found in sorted(rows.items(), key=lambda item: (item[0][1], item[0][0])):
-        means = [float(np.mean(list(one["dice"].values()))) for one in found]
-        parts = ", ".join(f"{np.mean([one['dice'][name] for one in found]):.3f}" for name in found[0]["dice"])
-        hearts = "/".join(str(one["hearts"]) for one in found)
-        span = f"{np.mean(means):.3f} ({min(means):.3f} to {max(means):.3f}, n = {len(means)})"
-        lines.append(f"| {way} | {slices} | {hearts} | {span} | {parts} |")
-    return "\n".join(lines)
+    for (count, way), found in sorted(whole.items()):
+        dice = _dice(found)
+        names = sorted(dice)
+        gains = np.array([dice[name] - start[name] for name in names])
+        drawn = np.random.default_rng(0).integers(0, len(gains), (10000, len(gains)))
+        low, high = np.percentile(gains[drawn].mean(axis=1), [2.5, 97.5])
+        parts = ", ".join(f"{np.mean(list(_dice(found, f'dice_{name}').values())):.3f}" for name in ("RV", "MYO", "LV"))
+        gain = f"{gains.mean():+.3f} ({low:+.3f} to {high:+.3f})" if count else ""
+        hearts, right, cpu = (
+            ", ".join(str(one.get(name, "")) for one in found) for name in ("hearts", "right", "training_seconds")
+        )
+        mean = np.mean([dice[name] for name in names])
+        lines.append(f"| {count} | {way} | {hearts} | {mean:.3f} | {gain} | {parts} | {right} | {cpu} |")
+    return "\n".join([f"{len(start)} patients", *lines])
+
+
+def _dice(found: list[dict], name: str = "dice") -> dict[str, float]:
+    return {patient: scores[name] for one in found for patient, scores in one["patients"].items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="labelled folder in the layout of ACDC")
+    parser.add_argument("--hospital", help="only its patients, FOLDER CENTRE, as fclseg evaluate calls it")
+    parser.add_argument("--patients", type=int, help="only so many patients, the first ones")
     parser.add_argument("--out", type=Path, required=True, help="folder for results")
-    parser.add_argument("--slices", type=int, nargs="+", default=[10, 20, 40])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--most", type=int, help="stop after this many trainings (run again to continue)")
-    parser.add_argument("--patients", type=int, help="use only so many patients of the folder, the first ones")
+    parser.add_argument("--slices", type=int, nargs="+", default=[20])
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--most", type=int, help="stop after so many trainings; run again to continue")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    weights = hashlib.sha256(shipped_model("acdc_unet").read_bytes()).hexdigest()[:12]
+    out = arguments.out / weights
+    out.mkdir(parents=True, exist_ok=True)
     volumes = [volume for volume in read_folder(arguments.data) if volume.label]
-    names = sorted({volume.patient for volume in volumes})
-    names = names[: arguments.patients]
-    pool = set(names[::2])
-    volumes = [volume for volume in volumes if volume.patient in names]
-    labellable = [volume for volume in volumes if volume.patient in pool]
-    outlines = dict(Outliner(shipped_model("acdc_unet")).make(labellable))
-    candidates = candidates_of(outlines)
-    depths = {(volume.patient, volume.frame): outlines[volume].labels.shape[2] for volume in labellable}
-    cells = [(way, count, seed) for seed in range(arguments.seeds) for count in arguments.slices for way in WAYS]
-    cells.insert(0, ("none", 0, 0))
-    missing = [cell for cell in cells if not (arguments.out / "{}-{}-{}.json".format(*cell)).exists()]
-    for way, count, seed in missing[: arguments.most]:
-        keys = order(way, candidates, depths, seed)[:count] if count else []
-        found = (
-            train(arguments.out / f"folder-{way}-{count}-{seed}", volumes, pool, keys, seed)
-            if count
-            else score_start(volumes, pool)
-        )
-        (arguments.out / f"{way}-{count}-{seed}.json").write_text(json.dumps(found))
-        print(way, count, seed, {name: round(value, 3) for name, value in found["dice"].items()}, flush=True)
+    people = read_people(volumes, arguments.data)
+    names = [name for name, one in sorted(people.items()) if arguments.hospital in (None, one.hospital)]
+    volumes = [volume for volume in volumes if volume.patient in names[: arguments.patients]]
+    if not volumes:
+        parser.error(f"no patient of {arguments.hospital}: {sorted({one.hospital for one in people.values()})}")
+    cells = [("none", 0)] + [(way, count) for count in arguments.slices for way in arguments.ways]
+    files = {out / f"{way}-{count}-{half}.json": (way, count, half) for way, count in cells for half in (0, 1)}
+    missing = [path for path in files if not path.exists()]
+    for path in missing[: arguments.most]:
+        found = cell(out, *files[path], volumes, people)
+        path.write_text(json.dumps(found))
+        print(f"{path.stem}: {np.mean(list(_dice([found]).values())):.3f}", flush=True)
     if len(missing) <= (arguments.most or len(missing)):
-        print(table(arguments.out))
-
-
-def score_start(volumes: list[Volume], pool: set[str]) -> dict:
-    """The shipped weights on the same patients in the same way, without training."""
-    from fclseg.data.slices import open_store
-    from fclseg.finetune.evaluation import VolumeEvaluator
-    from fclseg.networks.model_file import load_model
-
-    model = load_model(shipped_model("acdc_unet"))
-    held_out = [volume for volume in volumes if volume.patient not in pool]
-    store = open_store(held_out, image_size=model.image_size, spacing=model.spacing, progress=False)
-    evaluator = VolumeEvaluator(model.network, store, store.patients, model.anatomy, hd95=False)
-    return {"dice": evaluator.evaluate().dice, "hearts": 0, "cpu_seconds": 0}
+        print(f"weights {weights}, {table(out)}")
 
 
 if __name__ == "__main__":

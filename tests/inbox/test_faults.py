@@ -27,7 +27,7 @@ from fclseg.inbox.settings import Caller, Node, Settings  # noqa: E402
 from fclseg.inbox.status import StatusPage  # noqa: E402
 from fclseg.inbox.worker import REASON, REFUSED_CODE  # noqa: E402
 
-VERIFICATION = "1.2.840.10008.1.1"
+VERIFICATION, FIND = "1.2.840.10008.1.1", "1.2.840.10008.5.1.4.1.2.2.1"
 OBJECTS = 3
 
 
@@ -63,13 +63,16 @@ class Archive:
 
     def __init__(self, port):
         self.port, self.got, self.answers = port, {}, []
+        self.lists, self.series, self.loses = False, {}, 0
         self.server = None
 
     def start(self):
         entity = pynetdicom.AE("ARCHIVE")
         for context in pynetdicom.AllStoragePresentationContexts:
             entity.add_supported_context(context.abstract_syntax)
-        handlers = [(pynetdicom.evt.EVT_C_STORE, self.store)]
+        if self.lists:
+            entity.add_supported_context(FIND)
+        handlers = [(pynetdicom.evt.EVT_C_STORE, self.store), (pynetdicom.evt.EVT_C_FIND, self.find)]
         self.server = entity.start_server(("127.0.0.1", self.port), block=False, evt_handlers=handlers)
 
     def store(self, event):
@@ -77,7 +80,22 @@ class Archive:
         answer = self.answers.pop(0) if self.answers else 0x0000
         if answer == 0x0000:
             self.got[uid] = self.got.get(uid, 0) + 1
+            self.loses -= 1
+            if self.loses < 0:
+                self.series[uid] = (event.dataset.StudyInstanceUID, event.dataset.SeriesInstanceUID)
         return answer
+
+    def find(self, event):
+        """What it has of one series; ``answers`` can refuse the question."""
+        if self.answers:
+            yield self.answers.pop(0), None
+            return
+        asked = event.identifier
+        for uid, where in self.series.items():
+            if where == (asked.StudyInstanceUID, asked.SeriesInstanceUID):
+                found = pydicom.Dataset()
+                found.QueryRetrieveLevel, found.SOPInstanceUID = "IMAGE", uid
+                yield 0xFF00, found
 
     def stop(self):
         if self.server is not None:
@@ -265,6 +283,47 @@ def test_an_archive_that_is_down_or_refuses_gets_everything_later(make, archive)
     archive.answers = [0x0000, 0xA700]
     work(make())
     assert list(archive.got.values()) == [1] * OBJECTS and service.queue.study(key).state == "done"
+
+
+@pytest.fixture
+def listing(archive):
+    """An archive that says what it has."""
+    archive.stop()
+    archive.lists = True
+    archive.start()
+    return archive
+
+
+def test_a_study_is_done_when_the_archive_lists_it_and_what_it_lost_goes_again(make, listing):
+    service = make()
+    key = fill(service)
+    service.step(), service.step()
+    study = service.queue.study(key)
+    assert (study.state, study.listed) == ("done", True) and "which lists it" in make.lines[-1]
+
+    before, listing.loses = len(listing.got), 1  # accepted, and never seen again
+    lost = fill(service, "1.2.4")
+    service.step(), service.step()
+    study = service.queue.study(lost)
+    assert study.state == "segmented" and len(study.sent) == OBJECTS - 1
+    assert study.reason == f"the archive accepted all objects, but does not list 1 of {OBJECTS}"
+    work(make())
+    assert service.queue.study(lost).state == "done" and service.queue.study(lost).listed
+    assert sorted(list(listing.got.values())[before:]) == [1] * (OBJECTS - 1) + [2]
+
+
+def test_an_archive_that_answers_no_queries_is_believed(make, archive, listing):
+    service = make()
+    key = fill(service)
+    service.step()
+    listing.answers = [0x0000] * OBJECTS + [0xA900]  # the query is refused
+    work(service)
+    assert service.queue.study(key).state == "done" and not service.queue.study(key).listed
+    listing.series.clear()
+    unasked = make(verify=False)
+    key = fill(unasked, "1.2.5")
+    work(unasked)
+    assert unasked.queue.study(key).state == "done" and list(listing.got.values()) == [1] * 2 * OBJECTS
 
 
 def test_waiting_times_grow_to_a_limit(make, archive):

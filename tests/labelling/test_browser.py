@@ -149,6 +149,59 @@ def test_three_slices_are_labelled_and_found_again(server):
     assert all(volume.anatomy.name == "acdc" for volume in read_folder(server.answers.session.out))
 
 
+def number(window, name):
+    script = """const rows = [...document.querySelectorAll("#numbers tr")];
+        return rows.map((row) => [...row.cells].map((one) => one.textContent));"""
+    return next(int(text.split()[0]) for label, text in window.run(script) if label == name)
+
+
+def volume_of(window, value, without=None):
+    """Millilitres of a structure in the frame on the page, counted there, without one slice."""
+    script = """const {width, height, slices, spacing, labels} = fclseg.editor.volume, area = width * height;
+        let count = 0;
+        labels.forEach((label, i) => { count += label === arguments[0] && Math.floor(i / area) !== arguments[1]; });
+        return count * spacing[0] * spacing[1] * spacing[2] / 1000;"""
+    return window.run(script, value, without)
+
+
+def test_numbers_follow_an_excluded_slice_and_another_phase(server):
+    with browser(PORT + 1) as window:
+        window.open(server.link)
+        window.until(READY)
+        window.until("return fclseg.world().outlined[0] === fclseg.world().outlined[1]")
+        ed, es = (one["volume"] for one in window.run("return fclseg.world().patients[0].frames"))
+        middle = window.run("return Math.floor(fclseg.editor.volume.slices / 2)")
+        window.run("fclseg.go(arguments[0], arguments[1])", ed, middle)
+        window.until(
+            "return fclseg.editor.volume.index === arguments[0] && fclseg.editor.slice === arguments[1]", ed, middle
+        )
+        whole, less = volume_of(window, 3), volume_of(window, 3, middle)
+        assert number(window, "LV EDV") == round(whole) > round(less)
+        window.press("x")
+        window.until(
+            "return !document.getElementById('excluded').hidden && document.getElementById('left-out').textContent"
+        )
+        assert number(window, "LV EDV") == round(less)
+        shot(window, "excluded")
+        window.press("x")
+        window.until("return document.getElementById('excluded').hidden")
+        assert number(window, "LV EDV") == round(whole)
+
+        window.run("fclseg.go(arguments[0])", es)  # a person says that the frame called ES is ED, and the other ES
+        window.until("return fclseg.editor.volume.index === arguments[0]", es)
+        small = volume_of(window, 3)
+        for volume, phase in ((es, "ED"), (ed, "ES")):
+            window.run("fclseg.go(arguments[0])", volume)
+            window.until("return fclseg.editor.volume.index === arguments[0]", volume)
+            window.run("document.getElementById('phase').click()")
+            choose = "[...document.querySelectorAll('dialog button')].find((b) => b.textContent.includes(arguments[0]))"
+            window.run(f"{choose}.click()", f"({phase})")
+            window.until("return document.getElementById('place').textContent.startsWith(arguments[0])", phase)
+        window.until("return document.querySelector('#numbers .odd')")  # the ejection fraction cannot be negative
+        assert (number(window, "LV EDV"), number(window, "LV ESV")) == (round(small), round(whole))
+        assert [line for line in window.complaints() if "favicon" not in line] == []
+
+
 def test_the_later_of_two_windows_is_told(server):
     with browser(PORT + 1) as one, browser(PORT + 2) as other:
         for window in (one, other):

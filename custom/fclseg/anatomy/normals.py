@@ -32,7 +32,11 @@ class Normal:
 
 _BIOBANK = "Petersen et al., J Cardiovasc Magn Reson 2017;19:18 (UK Biobank, aged 45 to 74): mean ± 2 SD"
 _META = "Zhan et al., Circ Cardiovasc Imaging 2024;17:e016090 (52 studies): 95 % range"
-_SCMR = "Kawel-Boehm et al., J Cardiovasc Magn Reson 2025;27:101853 (SCMR, pooled adults): 95 % range"
+_SCMR = (
+    "Kawel-Boehm et al., J Cardiovasc Magn Reson 2025;27:101853 (SCMR, pooled adults): 95 % range, as others quote it"
+)
+"""The paper's tables could not be read. Two sources quote them, one for cavities with papillary muscles (these numbers)
+and one without (RV: 49-117 and 47-99, 12-56 and 11-43 ml/m2, from 44 and 49 %), and fit together."""
 
 
 def _biobank(quantity: str, men: Range, women: Range) -> Normal:

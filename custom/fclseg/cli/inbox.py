@@ -46,6 +46,10 @@ def register(subparsers: Commands) -> None:
         "--keep-days", type=float, default=7.0, metavar="D", help="keep images of finished studies (default 7 days)"
     )
     parser.add_argument("--dry-run", action="store_true", help="segment, but send nothing; a later run sends it")
+    parser.add_argument(
+        "--no-verify", action="store_true",
+        help="do not ask whether the archive lists the results (for a router that passes them on)",
+    )  # fmt: skip
     parser.add_argument("--model", type=Path, metavar="FILE", help="fine-tuned model (default: the shipped weights)")
     parser.add_argument("--status-port", type=int, metavar="P", help="show a status page on http://127.0.0.1:P")
     parser.add_argument(
@@ -75,6 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
             quiet_seconds=arguments.quiet_seconds,
             keep_days=arguments.keep_days,
             dry_run=arguments.dry_run,
+            verify=not arguments.no_verify,
             model=arguments.model,
             status_port=arguments.status_port,
             tls=Tls(*arguments.tls) if arguments.tls else None,

@@ -45,6 +45,7 @@ class Study:
     reason: str = ""
     outgoing: list[str] = field(default_factory=list)  # files below results/
     sent: list[str] = field(default_factory=list)
+    listed: bool = False  # the archive was asked and has everything
     processed: list[str] = field(default_factory=list)  # digests of the images that the results come from
 
 
@@ -78,7 +79,17 @@ class Queue:
             with whole_file(path) as draft:
                 draft.write_bytes(content)
             opened = RECEIVING if study.state in (*FINISHED, READY, SEGMENTED) else study.state
-            self.save(replace(study, state=opened, arrived=time.time(), images=study.images + 1, attempts=0, reason=""))
+            self.save(
+                replace(
+                    study,
+                    state=opened,
+                    arrived=time.time(),
+                    images=study.images + 1,
+                    attempts=0,
+                    reason="",
+                    listed=False,
+                )
+            )
         return key
 
     def study(self, key: str) -> Study:

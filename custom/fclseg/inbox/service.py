@@ -1,13 +1,16 @@
 """The inbox: receives, waits until a study is complete, segments it and sends the results, one study at a time."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from fclseg.errors import FCLSegError
+from fclseg.errors import FCLSegError, PassingError
 from fclseg.files import make_folder
 from fclseg.inbox.log import Log
 from fclseg.inbox.queue import DONE, FAILED, HELD, READY, REFUSED, RESULTS, SEGMENTED, Queue, Study
 from fclseg.inbox.receiver import Receiver
-from fclseg.inbox.sender import send
+from fclseg.inbox.sender import send, unlisted
 from fclseg.inbox.settings import Settings
 from fclseg.inbox.status import StatusPage
 from fclseg.inbox.watcher import Watcher
@@ -97,6 +100,7 @@ class Service:
         files = [self.queue.place(study.key) / RESULTS / name for name in study.outgoing]
         try:
             send(settings, files, study.sent, lambda uid: self._accepted(study.key, uid))
+            listed = self._check(study.key, files)
         except (FCLSegError, OSError) as error:
             first, longest = settings.retry_seconds
             wait = min(longest, first * 2**study.attempts)
@@ -104,9 +108,19 @@ class Service:
             self.queue.update(study.key, SEGMENTED, **later)
             self.log(f"{study.key}: {error}; tried again in {wait:.0f} s")
             return True
-        if self.queue.update(study.key, SEGMENTED, state=DONE, attempts=0, reason="", try_at=0.0):
-            self.log(f"{study.key}: sent to {settings.send_to.title}")
+        if self.queue.update(study.key, SEGMENTED, state=DONE, attempts=0, reason="", try_at=0.0, listed=listed):
+            self.log(f"{study.key}: sent to {settings.send_to.title}{', which lists it' if listed else ''}")
         return True
+
+    def _check(self, key: str, files: Sequence[Path]) -> bool:
+        """Whether the archive lists everything. What it has lost is not remembered as sent, so that it goes again."""
+        absent = unlisted(self.settings, files) if self.settings.verify else None
+        if absent:
+            with self.queue.lock:
+                study = self.queue.study(key)
+                self.queue.save(replace(study, sent=[uid for uid in study.sent if uid not in absent]))
+            raise PassingError(f"the archive accepted all objects, but does not list {len(absent)} of {len(files)}")
+        return absent is not None
 
     def _accepted(self, key: str, uid: str) -> None:
         with self.queue.lock:

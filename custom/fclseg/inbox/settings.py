@@ -77,6 +77,7 @@ class Settings:
     quiet_seconds: float = 60.0  # a study is complete if nothing arrived for this long
     keep_days: float = 7.0  # images of finished studies
     dry_run: bool = False
+    verify: bool = True  # a study is done when the archive lists its results
     model: Path | None = None
     status_port: int | None = None
     tls: Tls | None = None

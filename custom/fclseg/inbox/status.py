@@ -77,6 +77,6 @@ class StatusPage:
 
 def _row(study: Study) -> str:
     when = time.strftime("%d.%m. %H:%M:%S", time.localtime(study.changed))
-    sent = f"{len(study.sent)} of {len(study.outgoing)}" if study.outgoing else ""
+    sent = f"{len(study.sent)} of {len(study.outgoing)}{', listed' * study.listed}" if study.outgoing else ""
     cells = (study.key, study.state, study.images, sent, when, study.reason)
     return "<tr>" + "".join(f"<td>{html.escape(str(cell))}" for cell in cells) + "</tr>"

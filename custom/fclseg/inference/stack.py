@@ -11,9 +11,9 @@ from fclseg.inference.measure import cavities
 MARGIN_MM = 10.0
 SWAPPED = 0.05
 """Two neighbouring slices count as swapped if exchanging them makes neighbours more alike: the sum of 1 - correlation
-falls by this fraction. In 139 patients of ACDC and M&Ms: at most .059 in stacks as they are (one above .05), and above
-.05 for 90 % of all exchanged pairs within the heart. A slice that is missing in the middle cannot be told from the
-images alone."""
+falls by this fraction. In 283 stacks of 143 patients (ACDC, M&Ms, Sunnybrook; experts' outlines): at most .058 as they
+are, one above .05; above .05 for 87 % of 2,220 exchanged pairs (at an end of the heart 80 %, elsewhere 89 %), nearly
+always at the right pair. A slice that is missing in the middle cannot be told from the images alone."""
 USUAL_SIDE = (100.0, 280.0)
 """Degrees from the LV to the RV in the axes of `Volume`, seen from the apex (133 to 242 in 140 patients)."""
 FEWEST = 6

@@ -2,7 +2,7 @@
 import * as api from "./api.js";
 import { Editor } from "./editor.js";
 import { KEYS, listen } from "./keys.js";
-import { changeList, element, frameTabs, make, nextList, numberTable, patientList, sliceStrip } from "./panels.js";
+import { changeList, element, frameTabs, leftOut, make, nextList, numberTable, patientList, sliceStrip, STATES } from "./panels.js";
 import { Saver, Stopwatch } from "./saving.js";
 import { Tools } from "./tools.js";
 import { View } from "./view.js";
@@ -89,9 +89,11 @@ function show() {
   const patient = owner(editor.volume.index), frame = patient.frames.find((one) => one.volume === editor.volume.index);
   const { record, slice, volume } = editor;
   element("patient").textContent = patient.name;
-  element("place").textContent = `${frame.phase || (frame.frame ? `frame ${frame.frame}` : "")} slice ${slice + 1} of ${volume.slices}${record.state === "open" ? "" : ` · ${record.state === "done" ? "labelled" : record.state}`}`;
+  element("place").textContent = `${frame.phase || (frame.frame ? `frame ${frame.frame}` : "")} slice ${slice + 1} of ${volume.slices}${STATES[record.state] ? ` · ${STATES[record.state]}` : ""}`;
   element("done").firstChild.textContent = record.state === "done" ? "Labelled · next " : "Done ";
   element("exclude").textContent = record.state === "excluded" ? "Include" : "Exclude";
+  element("excluded").hidden = record.state !== "excluded";
+  leftOut(world, patient);
   element("undo").disabled = !editor.history.undo.length;
   element("redo").disabled = !editor.history.redo.length;
   element("before-row").hidden = !volume.former;
@@ -127,7 +129,9 @@ async function refresh() {
 function training(status, [outlined, all]) {
   const share = status.of ? Math.round((100 * status.step) / status.of) : 0;
   element("train").textContent = status.running ? `Training ${share} %` : outlined < all ? `Outlining ${outlined} of ${all}` : "Train now";
-  element("train").disabled = status.running || !world.labelled.some((one) => one.state === "done");
+  const labelled = world.labelled.some((one) => one.state === "done");
+  element("train").disabled = status.running || !labelled;
+  element("train").title = labelled ? "Train the network on all labelled slices" : "Label a slice first";
 }
 
 function structures() {
@@ -203,10 +207,11 @@ async function exclude() {
 function phaseDialog() {
   const set = async (phase) => {
     element("dialog").close();
-    const answer = await api.setPhase(editor.volume.index, phase);
-    numberTable(answer.numbers);
-    await refresh();
-    show();
+    try {
+      numberTable((await api.setPhase(editor.volume.index, phase)).numbers);
+      await refresh();
+      show();
+    } catch (error) { banner(error.message, ["Close", () => {}]); }
   };
   dialog(make("p", { textContent: "This frame is" }), ...["ED", "ES"].map((phase) => make("button", { textContent: phase === "ED" ? "end-diastole (ED)" : "end-systole (ES)", onclick: () => set(phase) })));
 }

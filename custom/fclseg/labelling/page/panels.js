@@ -2,6 +2,8 @@
 import { outlinesOf, regionOf } from "./contours.js";
 import { greyPicture } from "./view.js";
 
+export const STATES = { open: "", draft: "begun", done: "labelled", excluded: "excluded" };
+
 export const element = (id) => document.getElementById(id);
 
 export function make(tag, properties = {}, ...children) {
@@ -22,7 +24,7 @@ export function nextList(world, here, go) {
   const done = world.labelled.filter((one) => one.who !== "data set").length;
   const shown = world.next.slice(0, Math.max(6, world.goal - done));
   element("next").replaceChildren(...shown.map((one) => {
-    const what = [one.phase, one.part].filter(Boolean).join(" · ");
+    const what = [one.phase, one.part, one.slice + 1].filter(Boolean).join(" · ");
     const current = here.volume === one.volume && here.slice === one.slice;
     return row(owner.get(one.volume).name, what, "", current, () => go(one.volume, one.slice));
   }));
@@ -63,6 +65,14 @@ export function numberTable(numbers) {
     make("td", { className: value.plausible ? "" : "odd", textContent: value.plausible ? value.text : `${value.text} ?`, title: value.plausible ? "" : "not plausible: check the outlines" }))));
 }
 
+// Which slices of a patient the numbers leave out.
+export function leftOut(world, patient) {
+  const names = patient.frames.flatMap((frame) => world.labelled
+    .filter((one) => one.volume === frame.volume && one.state === "excluded")
+    .map((one) => `${frame.phase || frame.frame || ""} ${one.slice + 1}`.trim()));
+  element("left-out").textContent = names.length ? `without excluded slices: ${names.join(", ")}` : "";
+}
+
 export function frameTabs(patient, current, go) {
   element("frames").hidden = patient.frames.length < 2;
   element("frames").replaceChildren(...patient.frames.map((frame) => make("button", {
@@ -82,7 +92,10 @@ export function sliceStrip(volume, current, proposed, structures, walls, go) {
     const { state } = volume.records[number];
     const what = make("span", { className: "what" }, make("span", { className: `dot ${state}` }), `${number + 1}`);
     const button = make("button", { className: number === current ? "on" : "", onclick: () => go(number) }, canvas, what);
-    button.classList.toggle("proposed", proposed.has(number) && state !== "done");
+    const next = proposed.has(number) && state !== "done";
+    button.classList.toggle("proposed", next);
+    button.classList.toggle("excluded", state === "excluded");
+    button.title = [state === "open" ? "" : STATES[state], next ? "proposed" : ""].filter(Boolean).join(", ");
     return button;
   }));
   element("slices").querySelector(".on")?.scrollIntoView({ inline: "center", block: "nearest" });
