@@ -6,7 +6,6 @@ followed by a new service on the same folder."""
 
 import errno
 import io
-import socket
 import time
 import urllib.request
 from pathlib import Path
@@ -15,6 +14,8 @@ import pytest
 
 pydicom, highdicom = pytest.importorskip("pydicom"), pytest.importorskip("highdicom")
 pynetdicom = pytest.importorskip("pynetdicom", reason="the extra inbox is not installed")
+
+from inbox_parties import Archive, free_port  # noqa: E402
 
 from fclseg.dicom.document import write_document  # noqa: E402
 from fclseg.dicom.frames import Source  # noqa: E402
@@ -27,18 +28,12 @@ from fclseg.inbox.settings import Caller, Node, Settings  # noqa: E402
 from fclseg.inbox.status import StatusPage  # noqa: E402
 from fclseg.inbox.worker import REASON, REFUSED_CODE  # noqa: E402
 
-VERIFICATION, FIND = "1.2.840.10008.1.1", "1.2.840.10008.5.1.4.1.2.2.1"
+VERIFICATION = "1.2.840.10008.1.1"
 OBJECTS = 3
 
 
 class Killed(BaseException):
     """Nothing catches it."""
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def image(study, number, kind="1.2.840.10008.5.1.4.1.1.4"):
@@ -56,51 +51,6 @@ def content(dataset):
     buffer = io.BytesIO()
     dataset.save_as(buffer, enforce_file_format=True)
     return buffer.getvalue()
-
-
-class Archive:
-    """A real DICOM node that keeps what it gets, by UID, and counts how often it got it."""
-
-    def __init__(self, port):
-        self.port, self.got, self.answers = port, {}, []
-        self.lists, self.series, self.loses = False, {}, 0
-        self.server = None
-
-    def start(self):
-        entity = pynetdicom.AE("ARCHIVE")
-        for context in pynetdicom.AllStoragePresentationContexts:
-            entity.add_supported_context(context.abstract_syntax)
-        if self.lists:
-            entity.add_supported_context(FIND)
-        handlers = [(pynetdicom.evt.EVT_C_STORE, self.store), (pynetdicom.evt.EVT_C_FIND, self.find)]
-        self.server = entity.start_server(("127.0.0.1", self.port), block=False, evt_handlers=handlers)
-
-    def store(self, event):
-        uid = str(event.request.AffectedSOPInstanceUID)
-        answer = self.answers.pop(0) if self.answers else 0x0000
-        if answer == 0x0000:
-            self.got[uid] = self.got.get(uid, 0) + 1
-            self.loses -= 1
-            if self.loses < 0:
-                self.series[uid] = (event.dataset.StudyInstanceUID, event.dataset.SeriesInstanceUID)
-        return answer
-
-    def find(self, event):
-        """What it has of one series; ``answers`` can refuse the question."""
-        if self.answers:
-            yield self.answers.pop(0), None
-            return
-        asked = event.identifier
-        for uid, where in self.series.items():
-            if where == (asked.StudyInstanceUID, asked.SeriesInstanceUID):
-                found = pydicom.Dataset()
-                found.QueryRetrieveLevel, found.SOPInstanceUID = "IMAGE", uid
-                yield 0xFF00, found
-
-    def stop(self):
-        if self.server is not None:
-            self.server.shutdown()
-            self.server = None
 
 
 @pytest.fixture

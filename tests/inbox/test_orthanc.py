@@ -4,12 +4,9 @@ They are read again with highdicom and through DICOMweb. The inbox is killed onc
 
 import base64
 import json
-import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -22,18 +19,15 @@ import pytest
 pydicom, highdicom = pytest.importorskip("pydicom"), pytest.importorskip("highdicom")
 pytest.importorskip("pynetdicom", reason="the extra inbox is not installed")
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "dicom"))
-from series_writer import write_series  # noqa: E402
+from inbox_parties import WAIT_SECONDS, free_ports, start_inbox, until, write_exam  # noqa: E402
 
 from fclseg.dicom.document import read_document  # noqa: E402
 from fclseg.dicom.measurements import read_measurements  # noqa: E402
 from fclseg.dicom.segmentation import read_segmentation  # noqa: E402
-from fclseg.phantom.dataset import write_phantom  # noqa: E402
 
 ORTHANC = shutil.which("Orthanc") or shutil.which("Orthanc", path="/usr/sbin")
 STORE, ECHO = shutil.which("storescu"), shutil.which("echoscu")
 PLUGINS = Path("/usr/share/orthanc/plugins")
-WAIT_SECONDS = 900
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.timeout(2 * WAIT_SECONDS),
@@ -42,25 +36,6 @@ pytestmark = [
         reason="needs Orthanc with DICOMweb and dcmtk: apt-get install orthanc orthanc-dicomweb dcmtk",
     ),
 ]
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def until(question, what):
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        if (answer := question()) is not None:
-            return answer
-        time.sleep(0.5)
-    raise AssertionError(f"never: {what}")
 
 
 class Orthanc:
@@ -111,35 +86,15 @@ class Orthanc:
         self.log.close()
 
 
-def start_inbox(folder, port, orthanc, status):
-    code = "import sys; from fclseg.cli import main; sys.exit(main(sys.argv[1:]))"
-    options = ["inbox", str(folder / "queue"), "--port", str(port), "--allow", "ORTHANC@127.0.0.1", "--allow", "TEST"]
-    options += ["--send", f"ORTHANC@127.0.0.1:{orthanc.dicom}", "--quiet-seconds", "3", "--status-port", str(status)]
-    with open(folder / "inbox.out", "ab") as output:
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        return subprocess.Popen([sys.executable, "-c", code, *options], stdout=output, stderr=output, env=environment)
-
-
 @pytest.fixture
 def exam(tmp_path):
-    """A phantom as a scanner would export it, with a long-axis view beside it."""
-    write_phantom(tmp_path / "phantom", "acdc", patients=1, seed=3, frames=3)
-    cine = nib.load(next((tmp_path / "phantom").glob("*/*_4d.nii.gz")))
-    voxels = np.asarray(cine.dataobj)[:, :, 1:6].astype(np.uint16)
-    write_series(tmp_path / "exam" / "short", voxels[:, :, ::-1], (1.5, 1.5, 10.0))
-    first = pydicom.dcmread(next((tmp_path / "exam" / "short").iterdir()))
-    write_series(tmp_path / "exam" / "long", voxels[:, :, :1], (1.5, 1.5, 10.0))
-    for path in (tmp_path / "exam" / "long").iterdir():
-        image = pydicom.dcmread(path)
-        image.StudyInstanceUID, image.SeriesDescription = first.StudyInstanceUID, "4ch"
-        image.save_as(path)
-    return tmp_path / "exam"
+    return write_exam(tmp_path)
 
 
 def test_an_exam_goes_from_orthanc_through_the_inbox_and_back(tmp_path, exam):
     web, dicom, port, status = free_ports(4)
     orthanc = Orthanc(tmp_path / "orthanc", web, dicom, port)
-    inbox = start_inbox(tmp_path, port, orthanc, status)
+    inbox = start_inbox(tmp_path, port, f"ORTHANC@127.0.0.1:{orthanc.dicom}", "--status-port", str(status))
     try:
         until(orthanc.answers, "Orthanc answers")
         echo = [ECHO, "-aet", "TEST", "-aec", "FCLSEG", "127.0.0.1", str(port)]
@@ -154,9 +109,10 @@ def test_an_exam_goes_from_orthanc_through_the_inbox_and_back(tmp_path, exam):
         until(lambda: next(results.glob("*/results/*_seg.nii.gz"), None), "it segments")
         inbox.send_signal(signal.SIGKILL)
         inbox.wait(60)
-        inbox = start_inbox(tmp_path, port, orthanc, status)
+        inbox = start_inbox(tmp_path, port, f"ORTHANC@127.0.0.1:{orthanc.dicom}", "--status-port", str(status))
         until(lambda: True if {"SEG", "SR", "DOC"} <= set(orthanc.series()) else None, "results in Orthanc")
         until(lambda: True if '"state": "done"' in next(results.glob("*/record.json")).read_text() else None, "done")
+        assert json.loads(next(results.glob("*/record.json")).read_text())["listed"], "Orthanc was asked what it has"
         compare(orthanc, tmp_path, next(results.iterdir()))
         before = orthanc.series()
         orthanc.ask("/modalities/inbox/store", study.encode())  # with the results, which are no images

@@ -20,6 +20,7 @@ from fclseg.inbox.receiver import Receiver  # noqa: E402
 from fclseg.inbox.sender import _associate  # noqa: E402
 from fclseg.inbox.settings import Caller, Node, Settings, Tls  # noqa: E402
 
+MR_IMAGE = "1.2.840.10008.5.1.4.1.1.4"
 NOW = datetime.datetime.now(datetime.UTC)
 
 
@@ -73,22 +74,13 @@ def test_only_certificates_of_the_authority_are_let_in(files):
         for own, lets_in in ((tls(files, "archive"), True), (tls(files, "stranger"), False), (None, False)):
             caller = Settings(files / "other", title="ARCHIVE", send_to=node, tls=own)
             if lets_in:
-                association = _associate(caller, [_Echo()])
+                association = _associate(caller, [(MR_IMAGE,)])
                 association.release()
             else:
                 with pytest.raises(PassingError, match="cannot be reached"):
-                    _associate(caller, [_Echo()])
+                    _associate(caller, [(MR_IMAGE,)])
     finally:
         receiver.stop()
-
-
-class _Echo:
-    """What the sender needs to know of an object to ask for a context."""
-
-    SOPClassUID = "1.2.840.10008.5.1.4.1.1.4"
-
-    class file_meta:
-        TransferSyntaxUID = "1.2.840.10008.1.2.1"
 
 
 def test_files_that_are_no_certificates_are_named(tmp_path):
