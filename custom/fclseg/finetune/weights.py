@@ -74,7 +74,7 @@ class Recipe:
 
 
 RECIPES = {
-    "acdc": Recipe("acdc", "standard", partial(train_on_stream, schedule=Schedule(steps=9000, decay=1500))),
+    "acdc": Recipe("acdc", "standard", partial(train_on_stream, schedule=Schedule(steps=7000, decay=1400))),
     "acdc_small": Recipe("acdc", "small", partial(train_on_stream, schedule=Schedule(steps=3000, decay=800))),
     "hvsmr": Recipe("hvsmr", "small", partial(train_on_folder, patients=24, epochs=7)),
 }

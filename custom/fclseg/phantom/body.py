@@ -21,6 +21,17 @@ pericardium and the dark line between muscle and fat."""
 LAYER = (0.0, 1.8)
 """Thickness (mm) of the layer of trabeculae that looks like wall and that experts count as cavity."""
 
+COMPACTION = (0.0, 0.5)
+"""Share of the endocardium's inward motion that trabeculae and papillary muscles fill, so that at end-systole much less
+blood is seen than experts outline."""
+
+BLOODLESS = 0.7
+"""Largest share of a cavity's depth that they fill."""
+
+VALVE_TILT, VALVE_MARGIN = (0.0, 0.3), (0.0, 4.0)
+"""Slope of the mitral plane against the slices, and how far (mm) above it experts still outline a whole ventricle: a
+basal slice shows wall on one side and atrium on the other."""
+
 SMOOTH_CAVITY = 15
 """Cavities with a smaller radius (mm) have proportionally smaller trabeculae."""
 
@@ -127,7 +138,8 @@ def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, hear
     blood = blood * _flow(rng, plane, heart, coarse)
     thick = rng.uniform(0.5, 1.0) * abs(plane.heights[0] - plane.heights[1]) if len(plane.heights) > 1 else 1.0
     right, left = draw_vessels(rng, plane, heart)
-    lv, rv = (np.clip(below / thick + 0.5, 0, 1) for below in (pulse.below_mitral, pulse.below_tricuspid))
+    mitral = pulse.below_mitral + _valve_slant(rng, plane, heart)
+    lv, rv = (np.clip(below / thick + 0.5, 0, 1) for below in (mitral, pulse.below_tricuspid))
     _paint_rv(rng, canvas, _with_vessels(canvas, right, plane, muscle, blood), plane, pulse, muscle, blood, fine, rv)
     _paint_lv(rng, canvas, _with_vessels(canvas, left, plane, muscle, blood), plane, pulse, muscle, blood, fine, lv)
     beside = (pulse.wall > 0) | (lv < 0.5)
@@ -163,7 +175,7 @@ def _paint_rv(
     pool = blood * rng.uniform(0.8, 1.1) * (1 - rng.uniform(0, 0.15) * np.clip(fine, 0, 2.5))
     below = canvas.copy()
     paint(below, pulse.rv - rng.uniform(1.0, RV_WALL), muscle, edge)
-    paint(below, pulse.rv + rough + rng.uniform(*LAYER), pool, edge)
+    paint(below, pulse.rv + rough + rng.uniform(*LAYER) + _compacted(rng, _depth(pulse.rv)), pool, edge)
     _blend(canvas, below, above, share)
 
 
@@ -185,11 +197,29 @@ def _paint_lv(
     rim = rng.uniform(*RIM) * np.clip(pulse.rv / RV_WALL, 0, 1)
     paint(below, pulse.wall - rim, muscle * rng.uniform(0.6, 1.0), edge)
     paint(below, pulse.wall, muscle, edge)
-    depth = -pulse.cavity.min(axis=(2, 3), keepdims=True)  # trabeculae never hide all the blood of a small cavity
-    rough = rough + rng.uniform(*LAYER)
-    paint(below, pulse.cavity + rough * np.clip(depth / SMOOTH_CAVITY, 0, 1), blood, edge)
+    depth = _depth(pulse.cavity)  # trabeculae never hide all the blood of a small cavity
+    rough = (rough + rng.uniform(*LAYER)) * np.clip(depth / SMOOTH_CAVITY, 0, 1)
+    paint(below, pulse.cavity + rough + _compacted(rng, depth), blood, edge)
     paint(below, pulse.papillary + fine, muscle, edge)
     _blend(canvas, below, above, share)
+
+
+def _depth(inside: np.ndarray) -> np.ndarray:
+    """Largest distance [T, Z, 1, 1] to the border inside each slice, mm; 0 in slices without any."""
+    return np.maximum(-inside.min(axis=(2, 3), keepdims=True), 0)
+
+
+def _compacted(rng: np.random.Generator, depth: np.ndarray) -> np.ndarray:
+    """Thickness [T, Z, 1, 1] of the layer from which contraction has pressed the blood."""
+    return np.minimum(rng.uniform(*COMPACTION) * np.maximum(depth[:1] - depth, 0), BLOODLESS * depth)
+
+
+def _valve_slant(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.ndarray:
+    """How much farther [Z, X, Y] each pixel lies below the mitral valve than experts' outlines suggest, mm."""
+    direction, slope = rng.uniform(-np.pi, np.pi), rng.uniform(*VALVE_TILT)
+    x, y = heart.centres(plane.heights).T[:, :, None, None]
+    along = (plane.x - x) * np.cos(direction) + (plane.y - y) * np.sin(direction)
+    return (slope * along - rng.uniform(*VALVE_MARGIN)).astype(np.float32)
 
 
 def _blend(canvas: np.ndarray, below: np.ndarray, above: np.ndarray, share: np.ndarray) -> None:

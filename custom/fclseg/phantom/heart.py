@@ -230,6 +230,6 @@ def _papillary_distance(
     for angle, offset, size in heart.papillary:
         px, py = (np.float32(offset * part(angle)) * inner for part in (np.cos, np.sin))
         present = np.sqrt(np.clip(1 - ((ratio - 0.5) / 0.3) ** 2, 0, 1), dtype=np.float32)[:, :, None, None]
-        present = present * np.minimum(np.float32(size), np.float32(0.3) * inner)
+        present = present * np.minimum(np.float32(size), np.float32(0.45) * inner)
         np.minimum(nearest, np.hypot(dx - px, dy - py) - present, out=nearest, where=present > 0)
     return nearest
