@@ -3,7 +3,7 @@
 Tissues are painted over each other with soft edges, which imitate the partial volume effect of real pixels.
 """
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -125,6 +125,17 @@ def _pericardium(
     return canvas
 
 
+@dataclass(frozen=True)
+class Palette:
+    """The tissues of one patient's heart, as both ventricles are painted with them."""
+
+    muscle: np.ndarray  # [Z, X, Y]
+    blood: np.ndarray
+    fine: np.ndarray  # texture of trabeculae
+    pixel: float
+    edge: np.ndarray  # [T, Z, 1, 1]: width of the ventricles' outlines, mm
+
+
 def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, heart: Heart, pulse: Beat) -> np.ndarray:
     """The heart over the thorax, in place on [T, Z, X, Y]; returns where the blood above the valves is.
 
@@ -132,25 +143,27 @@ def paint_heart(rng: np.random.Generator, canvas: np.ndarray, plane: Plane, hear
     ventricle and what lies above it.
     """
     fine, coarse = (plane.texture(rng, sigma) for sigma in (1.1, 4))
-    tissue = plane.tissue
-    muscle = tissue.myocardium * (1 + 0.12 * fine + 0.12 * coarse)
-    blood = tissue.blood * (1 + 0.06 * fine + rng.uniform(0.02, 0.2) * coarse)
+    muscle = plane.tissue.myocardium * (1 + 0.12 * fine + 0.12 * coarse)
+    blood = plane.tissue.blood * (1 + 0.06 * fine + rng.uniform(0.02, 0.2) * coarse)
     blood = blood * _flow(rng, plane, heart, coarse)
+    palette = Palette(muscle, blood, fine, plane.pixel, np.hypot(plane.pixel, pulse.edge))
     thick = rng.uniform(0.5, 1.0) * abs(plane.heights[0] - plane.heights[1]) if len(plane.heights) > 1 else 1.0
     right, left = draw_vessels(rng, plane, heart)
     mitral = pulse.below_mitral + _valve_slant(rng, plane, heart)
     lv, rv = (np.clip(below / thick + 0.5, 0, 1) for below in (mitral, pulse.below_tricuspid))
-    _paint_rv(rng, canvas, _with_vessels(canvas, right, plane, muscle, blood), plane, pulse, muscle, blood, fine, rv)
-    _paint_lv(rng, canvas, _with_vessels(canvas, left, plane, muscle, blood), plane, pulse, muscle, blood, fine, lv)
+    for paint_ventricle, vessels, share in ((_paint_rv, right, rv), (_paint_lv, left, lv)):
+        above, below = _with_vessels(canvas, vessels, palette), canvas.copy()
+        paint_ventricle(rng, below, pulse, palette)
+        canvas[...] = np.where(share == 1, below, share * below + (1 - share) * above)
     beside = (pulse.wall > 0) | (lv < 0.5)
     return (_blood(left) & (lv < 0.5)) | (_blood(right) & (rv < 0.5) & beside)
 
 
-def _with_vessels(canvas: np.ndarray, vessels: list[Vessel], plane: Plane, muscle: Any, blood: Any) -> np.ndarray:
+def _with_vessels(canvas: np.ndarray, vessels: list[Vessel], palette: Palette) -> np.ndarray:
     painted = canvas.copy()
     for distance, wall in vessels:
-        paint(painted, distance - wall, muscle, plane.pixel)
-        paint(painted, distance, blood, plane.pixel)
+        paint(painted, distance - wall, palette.muscle, palette.pixel)
+        paint(painted, distance, palette.blood, palette.pixel)
     return painted
 
 
@@ -158,50 +171,26 @@ def _blood(vessels: list[Vessel]) -> np.ndarray:
     return np.minimum.reduce([distance for distance, _ in vessels]) < 0
 
 
-def _paint_rv(
-    rng: np.random.Generator,
-    canvas: np.ndarray,
-    above: np.ndarray,
-    plane: Plane,
-    pulse: Beat,
-    muscle: Any,
-    blood: Any,
-    fine: np.ndarray,
-    share: np.ndarray,
-) -> None:
-    """The RV with its thin free wall and trabeculae; ``share`` [T, Z, 1, 1] of it lies below the valve."""
-    edge = np.hypot(plane.pixel, pulse.edge)
-    rough = rng.uniform(0.5, 3.5) * np.clip(fine, 0, 2.5)
-    pool = blood * rng.uniform(0.8, 1.1) * (1 - rng.uniform(0, 0.15) * np.clip(fine, 0, 2.5))
-    below = canvas.copy()
-    paint(below, pulse.rv - rng.uniform(1.0, RV_WALL), muscle, edge)
-    paint(below, pulse.rv + rough + rng.uniform(*LAYER) + _compacted(rng, _depth(pulse.rv)), pool, edge)
-    _blend(canvas, below, above, share)
+def _paint_rv(rng: np.random.Generator, canvas: np.ndarray, pulse: Beat, palette: Palette) -> None:
+    """The RV with its thin free wall and trabeculae."""
+    fine = np.clip(palette.fine, 0, 2.5)
+    rough = rng.uniform(0.5, 3.5) * fine
+    pool = palette.blood * rng.uniform(0.8, 1.1) * (1 - rng.uniform(0, 0.15) * fine)
+    paint(canvas, pulse.rv - rng.uniform(1.0, RV_WALL), palette.muscle, palette.edge)
+    layer = rng.uniform(*LAYER) + _compacted(rng, _depth(pulse.rv))
+    paint(canvas, pulse.rv + rough + layer, pool, palette.edge)
 
 
-def _paint_lv(
-    rng: np.random.Generator,
-    canvas: np.ndarray,
-    above: np.ndarray,
-    plane: Plane,
-    pulse: Beat,
-    muscle: Any,
-    blood: Any,
-    fine: np.ndarray,
-    share: np.ndarray,
-) -> None:
-    """The LV with trabeculae and papillary muscles; ``share`` as for the RV."""
-    edge = np.hypot(plane.pixel, pulse.edge)
-    rough = rng.uniform(0.5, 4.0) * np.clip(fine, 0, 2.5)
-    below = canvas.copy()
+def _paint_lv(rng: np.random.Generator, canvas: np.ndarray, pulse: Beat, palette: Palette) -> None:
+    """The LV with trabeculae and papillary muscles."""
+    rough = rng.uniform(0.5, 4.0) * np.clip(palette.fine, 0, 2.5)
     rim = rng.uniform(*RIM) * np.clip(pulse.rv / RV_WALL, 0, 1)
-    paint(below, pulse.wall - rim, muscle * rng.uniform(0.6, 1.0), edge)
-    paint(below, pulse.wall, muscle, edge)
+    paint(canvas, pulse.wall - rim, palette.muscle * rng.uniform(0.6, 1.0), palette.edge)
+    paint(canvas, pulse.wall, palette.muscle, palette.edge)
     depth = _depth(pulse.cavity)  # trabeculae never hide all the blood of a small cavity
     rough = (rough + rng.uniform(*LAYER)) * np.clip(depth / SMOOTH_CAVITY, 0, 1)
-    paint(below, pulse.cavity + rough + _compacted(rng, depth), blood, edge)
-    paint(below, pulse.papillary + fine, muscle, edge)
-    _blend(canvas, below, above, share)
+    paint(canvas, pulse.cavity + rough + _compacted(rng, depth), palette.blood, palette.edge)
+    paint(canvas, pulse.papillary + palette.fine, palette.muscle, palette.edge)
 
 
 def _depth(inside: np.ndarray) -> np.ndarray:
@@ -220,10 +209,6 @@ def _valve_slant(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.nda
     x, y = heart.centres(plane.heights).T[:, :, None, None]
     along = (plane.x - x) * np.cos(direction) + (plane.y - y) * np.sin(direction)
     return (slope * along - rng.uniform(*VALVE_MARGIN)).astype(np.float32)
-
-
-def _blend(canvas: np.ndarray, below: np.ndarray, above: np.ndarray, share: np.ndarray) -> None:
-    canvas[...] = np.where(share == 1, below, share * below + (1 - share) * above)
 
 
 def _flow(rng: np.random.Generator, plane: Plane, heart: Heart, coarse: np.ndarray) -> np.ndarray:
