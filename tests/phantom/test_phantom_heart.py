@@ -38,14 +38,18 @@ def test_the_apex_of_a_strong_heart_closes_and_that_of_a_weak_one_does_not():
     assert np.mean(remaining["strong"]) < 0.6 < 0.8 < np.mean(remaining["weak"])
 
 
-def test_small_cavities_contain_visible_blood():
-    shares = []
-    for patient in [patient for patient in HEARTS[:20] if draw_heart(SEED, patient).ejection_fraction > 0.5]:
-        heart = draw_heart(SEED, patient)
-        heights = np.arange(heart.length - 1, 0, -5)
-        taken = scan(heart, draw_scanner(SEED, patient), np.random.default_rng(patient), 2, heights)
-        slices = (np.moveaxis(array[..., taken.end_systole], 2, 0) for array in (taken.labels, taken.images))
-        for plane, shown in zip(*slices, strict=True):
-            if 12 < (plane == LV).sum() < 100:  # a radius of 3 to 8 mm
-                shares.append((shown[plane == LV] > 1.3 * np.median(shown[plane == MYO])).mean())
-    assert len(shares) >= 5 and min(shares) > 0.6
+def test_contracted_cavities_show_as_much_blood_as_those_of_patients():
+    """Experts outline trabeculae and papillary muscles as cavity. In 37 patients of four hospitals (ACDC, M&Ms), half of
+    the slices with a cavity of 8 to 16 mm radius at end-systole show blood in 31 to 55 % of it, and those with more than
+    20 mm at end-diastole in 65 to 82 %. Blood is what is brighter than halfway between wall and blood pool."""
+    contracted, relaxed = [], []
+    for patient in HEARTS[:24]:
+        heart, scanner = draw_heart(SEED, patient), draw_scanner(SEED, patient)
+        taken = scan(heart, scanner, np.random.default_rng(patient), 2, np.arange(heart.length - 1, 0, -10))
+        for frame, shares, least, most in ((taken.end_systole, contracted, 8, 16), (0, relaxed, 20, 40)):
+            for labels, shown in zip(taken.labels[..., frame].T, taken.images[..., frame].T, strict=True):
+                if least < np.sqrt((labels == LV).sum() / np.pi) * scanner.pixel < most:
+                    wall, pool = np.median(shown[labels == MYO]), np.percentile(shown[labels == LV], 95)
+                    shares.append((shown[labels == LV] > (wall + pool) / 2).mean())
+    assert len(contracted) > 20 and len(relaxed) > 20
+    assert 0.31 < np.median(contracted) < 0.55 and 0.6 < np.median(relaxed) < 0.82
