@@ -39,9 +39,9 @@ def test_the_apex_of_a_strong_heart_closes_and_that_of_a_weak_one_does_not():
 
 
 def test_contracted_cavities_show_as_much_blood_as_those_of_patients():
-    """Experts outline trabeculae and papillary muscles as cavity. In 37 patients of four hospitals (ACDC, M&Ms), half of
-    the slices with a cavity of 8 to 16 mm radius at end-systole show blood in 31 to 55 % of it, and those with more than
-    20 mm at end-diastole in 65 to 82 %. Blood is what is brighter than halfway between wall and blood pool."""
+    """Experts outline trabeculae and papillary muscles as cavity. In 37 patients of four hospitals (ACDC, M&Ms), half
+    of the slices with a cavity of 8 to 16 mm radius at end-systole show blood in 31 to 55 % of it, and those with more
+    than 20 mm at end-diastole in 65 to 82 %. Blood is what is brighter than halfway between wall and blood pool."""
     contracted, relaxed = [], []
     for patient in HEARTS[:24]:
         heart, scanner = draw_heart(SEED, patient), draw_scanner(SEED, patient)
