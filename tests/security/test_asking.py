@@ -63,7 +63,10 @@ def answer(gate, parts):
 
 
 def test_a_round_is_answered_once_and_the_same_question_gets_the_same_answer(door, networks):
-    sent = [door(received=networks).release(answer(door(received=networks), shifted(networks, 0.1))) for _ in range(24)]
+    sent = [
+        door(number=1, received=networks).release(answer(door(number=1, received=networks), shifted(networks, 0.1)))
+        for _ in range(24)
+    ]
     assert all(
         np.array_equal(sent[0].components["online"][k], sent[-1].components["online"][k]) for k in networks["online"]
     )
@@ -72,12 +75,14 @@ def test_a_round_is_answered_once_and_the_same_question_gets_the_same_answer(doo
         asked = shifted(networks, step / 100)
         for run_id in ("run-1", f"started-over-{step}"):
             try:
-                door(received=asked, run_id=run_id).release(answer(door(received=asked), shifted(asked, 0.1)))
+                door(number=1, received=asked, run_id=run_id).release(
+                    answer(door(number=1, received=asked), shifted(asked, 0.1))
+                )
                 accepted += 1
             except PolicyError as error:
-                assert "has already answered task pretrain of round 0" in str(error)
+                assert "has already answered task pretrain of round 1" in str(error)
     assert accepted == 2 + 5 * 2  # the first question and five repeats, each also resent under another id
-    door(number=1, received=networks).release(answer(door(number=1, received=networks), shifted(networks, 0.1)))
+    door(number=2, received=networks).release(answer(door(number=2, received=networks), shifted(networks, 0.1)))
 
 
 def test_one_weight_of_a_thousand_measures_no_target(door, networks):

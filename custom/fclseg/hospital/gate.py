@@ -7,19 +7,20 @@ policy does not let leave stops the whole result. The line in the audit file is 
 
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from fclseg.engine.gate import OpenGate
 from fclseg.engine.messages import REPORT, Message
 from fclseg.federation.robust import update_norm
+from fclseg.federation.states import Arrays, to_arrays
 from fclseg.hospital.admission import Admission, Admissions, fingerprint, hours_since
 from fclseg.hospital.audit import REFUSED, SENT, Audit
 from fclseg.hospital.budget import Budget
 from fclseg.hospital.ledger import Ledger, question
-from fclseg.hospital.plausible import check_plausible
+from fclseg.hospital.plausible import check_plausible, check_start
 from fclseg.hospital.policy import Policy, PolicyError
-from fclseg.methods.exchange import DISTANCE, NEVER
+from fclseg.methods.exchange import DISTANCE, NEVER, SHIPPED
 from fclseg.privacy.protections import NETWORKS, PrivacySettings
 from fclseg.text import one_line
 
@@ -106,14 +107,26 @@ class Gate(OpenGate):
 
     def _exchange(self, answer: Message) -> str:
         """The checksum of a question and its answer without noise: only the same ones may be exchanged again."""
-        parts = {f"received {name}": arrays for name, arrays in self.received().items()}
-        check_plausible(parts)
+        received = self.received()
+        check_plausible(received)
+        self._check_start(received)
+        parts = {f"received {name}": arrays for name, arrays in received.items()}
         parts |= {f"answer {name}": arrays for name, arrays in answer.components.items()}
         for way, states in (("received", self.task.others), ("answer", answer.others)):
             parts |= {
                 f"{way} {name} {site}": part for name, by_site in states.items() for site, part in by_site.items()
             }
         return question(parts, (self.task.distance, answer.distance))
+
+    def _check_start(self, received: Mapping[str, Arrays]) -> None:
+        """In the first round a site knows what must come down, unless the run starts from a file of the server."""
+        settings = self.site.settings
+        if self.task.round_number or settings.encoder or settings.network not in (None, SHIPPED):
+            return
+        method = self.site.build_method()
+        if settings.network_file:
+            method.start_from(settings.network_file)
+        check_start(received, {name: to_arrays(method.send(name)) for name in received})
 
     def _check_possible(self, answer: Message, settings: PrivacySettings) -> None:
         """Refuse what the policy's protections cannot be applied to."""
