@@ -25,7 +25,7 @@ ORDER = [
     {"inference"},
     {"finetune", "attacks", "inbox"},
     {"labelling"},
-    {"evaluation"},
+    {"evaluation", "start"},
     {"study"},
     {"api"},
     {"cli"},

@@ -11,13 +11,13 @@ import pytest
 from known_images import SHAPE
 
 from fclseg.errors import FCLSegError
-from fclseg.labelling.serve import serving
-from fclseg.labelling.server import LabelServer
+from fclseg.labelling.serve import PAGE, serving
+from fclseg.local_page import PageServer
 
 
 @pytest.fixture
 def server(answers):
-    made = LabelServer(0, answers, tell=lambda text: None)
+    made = PageServer(PAGE, 0, answers, tell=lambda text: None)
     threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     yield made
     made.shutdown()

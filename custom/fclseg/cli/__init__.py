@@ -14,6 +14,7 @@ from fclseg.errors import FCLSegError
 from fclseg.text import printable
 
 COMMANDS = (
+    "start",
     "segment",
     "batch",
     "inbox",

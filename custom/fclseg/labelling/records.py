@@ -8,6 +8,7 @@ import csv
 import json
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 
 from fclseg.documents import read_json_lines, understood
@@ -24,6 +25,8 @@ STATES = (OPEN, DRAFT, DONE, EXCLUDED)
 
 class ChangedMeanwhileError(FCLSegError):
     """Somebody else, or another window, changed the slice since it was read."""
+
+    http_status = HTTPStatus.CONFLICT
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,15 @@ from fclseg.anatomy.folders import folder_anatomy
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.files import make_folder
 from fclseg.labelling.answers import Answers
-from fclseg.labelling.server import LabelServer
 from fclseg.labelling.session import MODELS, Session
 from fclseg.labelling.training import Training, latest
+from fclseg.local_page import Page, PageServer
 from fclseg.locks import held
 from fclseg.resources import shipped_model
 
 SLICES = 20
 LOCK = ".lock"
+PAGE = Page(Path(__file__).parent / "page", "fclseg label")
 
 
 @contextmanager
@@ -31,7 +32,7 @@ def serving(
     single_slices: bool = False,
     port: int = 0,
     tell: Callable[[str], None] = print,
-) -> Iterator[LabelServer]:
+) -> Iterator[PageServer]:
     """The server of one folder of labels, which answers in the background until the block ends.
 
     Outlines are those of the last training in this folder, or of ``model``, from which every training starts.
@@ -42,7 +43,7 @@ def serving(
         trained = latest(out.resolve() / MODELS)
         session = Session(data, out, start, who or getpass.getuser(), slices, trained, single_slices)
         training = Training(session.out / MODELS, session.use)
-        server = LabelServer(port, Answers(session, training), tell)
+        server = PageServer(PAGE, port, Answers(session, training), tell)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True)
         try:
             session.background.begin()

@@ -1,4 +1,4 @@
-"""The local web server of the page: this machine only, one-time links, no file but the page's own.
+"""The web server of a page of this machine: bound to 127.0.0.1, one-time links, no file but the page's own.
 
 A link works once: it gives the browser a cookie, and the next link is printed. So a link in a history, a screenshot or
 a log opens nothing. Requests with another host name or from other pages are refused.
@@ -7,28 +7,39 @@ a log opens nothing. Requests with another host name or from other pages are ref
 import json
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from fclseg.errors import FCLSegError
-from fclseg.labelling.answers import Answers
-from fclseg.labelling.records import ChangedMeanwhileError
 
-PAGE = Path(__file__).parent / "page"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 ADDRESS = "127.0.0.1"
 LARGEST_BODY = 16 << 20
-NEEDS_LINK = "This page opens with the link that 'fclseg label' prints. Each link works once; the latest one is valid."
+NEEDS_LINK = "This page opens with the link that '{}' prints. Each link works once; the latest one is valid."
 
 
-class LabelServer(ThreadingHTTPServer):
+class Answers(Protocol):
+    """What a page may ask for below ``/api/``."""
+
+    def find(self, method: str, path: str) -> tuple[Callable[..., Any], list[int]] | None: ...
+
+
+@dataclass(frozen=True)
+class Page:
+    folder: Path  # its files
+    command: str  # that opens it
+
+
+class PageServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, port: int, answers: Answers, tell: Callable[[str], None] = print):
+    def __init__(self, page: Page, port: int, answers: Answers, tell: Callable[[str], None] = print):
         super().__init__((ADDRESS, port), Handler)
-        self.answers, self.tell = answers, tell
+        self.page, self.answers, self.tell = page, answers, tell
         self.cookie = f"fclseg_{self.server_port}", secrets.token_urlsafe(32)
         self.token = secrets.token_urlsafe(16)
 
@@ -46,7 +57,7 @@ class LabelServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    server: LabelServer
+    server: PageServer
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "fclseg", ""
 
@@ -72,7 +83,7 @@ class Handler(BaseHTTPRequestHandler):
                 {"Location": "/", "Set-Cookie": f"{name}={value}; HttpOnly; SameSite=Strict; Path=/"},
             )
         elif not self._has_cookie():
-            self._send(HTTPStatus.FORBIDDEN, "text/plain", NEEDS_LINK.encode())
+            self._send(HTTPStatus.FORBIDDEN, "text/plain", NEEDS_LINK.format(self.server.page.command).encode())
         elif address.path.startswith("/api/"):
             self._call(method, address.path, query)
         else:
@@ -94,10 +105,8 @@ class Handler(BaseHTTPRequestHandler):
         function, numbers = found
         try:
             answer = function(query, body, *numbers)
-        except ChangedMeanwhileError as error:
-            self._send_json(HTTPStatus.CONFLICT, {"error": str(error)})
         except (FCLSegError, ValueError) as error:
-            self._send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+            self._send_json(getattr(error, "http_status", HTTPStatus.BAD_REQUEST), {"error": str(error)})
         else:
             if isinstance(answer, bytes):
                 self._send(HTTPStatus.OK, "application/octet-stream", answer)
@@ -106,7 +115,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _file(self, path: str) -> None:
         name = path.removeprefix("/") or "index.html"
-        known = {file.name: file for file in PAGE.iterdir() if file.suffix in TYPES}
+        known = {file.name: file for file in self.server.page.folder.iterdir() if file.suffix in TYPES}
         if name not in known:
             self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is no such file")
             return

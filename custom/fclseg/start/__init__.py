@@ -1,0 +1,1 @@
+"""The start page: segment and label without a terminal."""
