@@ -146,15 +146,14 @@ def table(out: Path) -> str:
     for path in sorted(out.glob("*.json")):
         way, count, _ = path.stem.split("-")
         rows.setdefault((int(count), way), []).append(json.loads(path.read_text()))
-    whole = {key: found for key, found in rows.items() if len(found) == 2}
-    start = _dice(whole[0, "none"])
+    start = _dice(rows[0, "none"])
     lines = [
-        "| slices | chosen | hearts | Dice | gain (95 % interval) | RV, MYO, LV | nearly right | CPU s to train |",
-        "|---:|---|---:|---:|---|---|---:|---:|",
+        "| slices | chosen | hearts | patients | Dice | gain (95 % interval) | RV, MYO, LV | nearly right | CPU s |",
+        "|---:|---|---:|---:|---:|---|---|---:|---:|",
     ]
-    for (count, way), found in sorted(whole.items()):
+    for (count, way), found in sorted(rows.items()):
         dice = _dice(found)
-        names = sorted(dice)
+        names = sorted(dice.keys() & start.keys())
         gains = np.array([dice[name] - start[name] for name in names])
         drawn = np.random.default_rng(0).integers(0, len(gains), (10000, len(gains)))
         low, high = np.percentile(gains[drawn].mean(axis=1), [2.5, 97.5])
@@ -164,8 +163,8 @@ def table(out: Path) -> str:
             ", ".join(str(one.get(name, "")) for one in found) for name in ("hearts", "right", "training_seconds")
         )
         mean = np.mean([dice[name] for name in names])
-        lines.append(f"| {count} | {way} | {hearts} | {mean:.3f} | {gain} | {parts} | {right} | {cpu} |")
-    return "\n".join([f"{len(start)} patients", *lines])
+        lines.append(f"| {count} | {way} | {hearts} | {len(names)} | {mean:.3f} | {gain} | {parts} | {right} | {cpu} |")
+    return "\n".join(lines)
 
 
 def _dice(found: list[dict], name: str = "dice") -> dict[str, float]:
@@ -180,6 +179,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for results")
     parser.add_argument("--slices", type=int, nargs="+", default=[20])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument(
+        "--halves", type=int, nargs="+", default=[0, 1], help="0: the second half is scored, 1: the first"
+    )
     parser.add_argument("--most", type=int, help="stop after so many trainings; run again to continue")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -193,14 +195,15 @@ def main() -> None:
     if not volumes:
         parser.error(f"no patient of {arguments.hospital}: {sorted({one.hospital for one in people.values()})}")
     cells = [("none", 0)] + [(way, count) for count in arguments.slices for way in arguments.ways]
-    files = {out / f"{way}-{count}-{half}.json": (way, count, half) for way, count in cells for half in (0, 1)}
+    halves = arguments.halves
+    files = {out / f"{way}-{count}-{half}.json": (way, count, half) for half in halves for way, count in cells}
     missing = [path for path in files if not path.exists()]
     for path in missing[: arguments.most]:
         found = cell(out, *files[path], volumes, people)
         path.write_text(json.dumps(found))
         print(f"{path.stem}: {np.mean(list(_dice([found]).values())):.3f}", flush=True)
     if len(missing) <= (arguments.most or len(missing)):
-        print(f"weights {weights}, {table(out)}")
+        print(f"weights {weights}\n{table(out)}")
 
 
 if __name__ == "__main__":
