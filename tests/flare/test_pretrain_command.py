@@ -111,7 +111,7 @@ def test_sites_are_those_of_the_split(hospitals, tmp_path, capsys):
 
 def test_a_site_that_nvflare_cannot_name_is_refused(tmp_path):
     with pytest.raises(FCLSegError, match=r"'St. Mary' is not a valid NVFlare site name"):
-        simulate(JOB, tmp_path, ["site-1", "St. Mary"], environment={})
+        simulate(JOB, tmp_path, ["site-1", "St. Mary"], {})
 
 
 @pytest.mark.simulator

@@ -22,8 +22,9 @@ def started(monkeypatch):
     """What ``fclseg pretrain`` would start."""
     found = {}
 
-    def simulate(job, run, sites, *, environment, progress):
-        found.update(settings=read_job(job)[1], sites=list(sites), environment=environment)
+    def simulate(job, run, sites, places, progress):
+        found.update(settings=read_job(job)[1], sites=list(sites), runs=run.parent, places=places)
+        raise FCLSegError("nothing was trained")
 
     monkeypatch.setattr("fclseg.flare.launch.simulate", simulate)
     return found
@@ -38,16 +39,15 @@ def test_every_option_of_pretrain_reaches_the_job(started, shared_folder, tmp_pa
     arguments = ["--job", ROOT / "jobs" / "fclopt_dp", "--data", shared_folder, "--splits", splits, "--preset", "demo",
                  "--rounds", 7, "--seed", 5, "--fraction", 0.5, "--fold", 1, "--name", "mine", "--runs", tmp_path,
                  "--set", "local_epochs=3", "--set", "channels=2,4"]  # fmt: skip
-    assert main(["pretrain", *map(str, arguments)]) == 1  # nothing was trained, and the message says so
-    assert "ended without an encoder" in capsys.readouterr().err
+    assert main(["pretrain", *map(str, arguments)]) == 1
+    assert capsys.readouterr().err == "fclseg: nothing was trained\n"
     expected = {"job": "fclopt_dp", "preset": "demo", "rounds": 7, "seed": 5, "fraction": 0.5, "fold": 1, "run": "mine"}
     expected |= {"pickup_timeout": 180}
     assert {name: started["settings"][name] for name in expected} == expected
     assert started["settings"]["changes"] == {"pretraining.local_epochs": 3, "networks.channels": [2, 4]}
     assert started["sites"] == ["north", "south"]
-    assert started["environment"] == {
-        "FCLSEG_RUNS": str(tmp_path), "FCLSEG_DATA": str(shared_folder), "FCLSEG_SPLITS": str(splits)
-    }  # fmt: skip
+    assert started["runs"] == tmp_path
+    assert started["places"] == {"data": str(shared_folder), "splits": str(splits)}
 
 
 @pytest.fixture

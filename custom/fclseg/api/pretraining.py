@@ -17,7 +17,7 @@ from fclseg.data.hospitals import sites_by as by_hospital
 from fclseg.data.sites import Splits
 from fclseg.engine.in_process import run_in_process
 from fclseg.engine.job_defaults import completed
-from fclseg.engine.run_folder import GLOBAL, SIMULATOR_LOG, RunFolder
+from fclseg.engine.run_folder import GLOBAL, RunFolder
 from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import DataError, FCLSegError
 from fclseg.methods.exchange import SHIPPED, Row, get_row
@@ -117,7 +117,11 @@ def pretrain(
                 f"{run.row.title}, preset {run.preset}, {len(names)} sites, {run.rounds} rounds -> {folder}", flush=True
             )
             if source is not None:
-                _over_nvflare(source, run, folder, names, places, lines)
+                from fclseg.flare.launch import derive_job, simulate  # a run in this process does not need NVFlare
+                from fclseg.flare.tracking import check_tracker_installed
+
+                check_tracker_installed(run.tracking)
+                simulate(derive_job(source, folder / "job", run.to_dict()), folder, names, places, lines)
             else:
                 with _threads(threads):
                     watching = {"after_round": lambda record: lines()}
@@ -240,26 +244,6 @@ def _open(
     if RunFolder(folder).complete:
         print(f"run {folder} is complete; --fresh starts it over")
     return not RunFolder(folder).complete
-
-
-def _over_nvflare(
-    source: Path,
-    run: RunSettings,
-    folder: Path,
-    names: Sequence[str],
-    places: Mapping[str, str | None],
-    lines: RoundLines,
-) -> None:
-    from fclseg.flare.launch import derive_job, simulate
-    from fclseg.flare.tracking import check_tracker_installed
-
-    check_tracker_installed(run.tracking)
-    job = derive_job(source, folder / "job", run.to_dict())
-    found = {"runs": str(folder.parent), **places}
-    environment = {f"FCLSEG_{name.upper()}": path for name, path in found.items() if path is not None}
-    simulate(job, folder, names, environment=environment, progress=lines)
-    if not RunFolder(folder).complete:
-        raise FCLSegError(f"the run ended without an encoder; NVFlare's messages are in {folder / SIMULATOR_LOG}")
 
 
 def _result(run: RunFolder) -> Pretrained:

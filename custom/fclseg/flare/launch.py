@@ -68,17 +68,19 @@ def simulate(
     job: Path,
     run: Path,
     sites: Sequence[str],
-    *,
-    environment: Mapping[str, str],
+    places: Mapping[str, str | None],
     progress: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a job to its end, with one process per site. Raises with the reason if it fails.
 
-    NVFlare's own output goes to ``simulator.log``.
+    ``run`` is its run folder, and ``places`` has the folder of images and what divides it (``engine.place``). NVFlare's
+    own output goes to ``simulator.log``.
     """
     if wrong := [name for name in sites if not SITE_NAME.fullmatch(name)]:
         raise FCLSegError(f"'{wrong[0]}' is not a valid NVFlare site name: use letters, digits, - and _ in the split")
     log, folder = run / SIMULATOR_LOG, RunFolder(run)
+    found = {"runs": str(run.parent), **places}
+    environment = {f"FCLSEG_{name.upper()}": path for name, path in found.items() if path is not None}
     write_text(run / "workspace" / "local" / "resources.json", json.dumps(resources(SERVER_CLASSES + SITE_CLASSES)))
     command = [sys.executable, "-m", "nvflare.private.fed.app.simulator.simulator", str(job)]
     command += ["-w", str(run / "workspace"), "-c", ",".join(sites), "-t", str(len(sites))]
@@ -92,6 +94,8 @@ def simulate(
     if process.returncode:
         reason = folder.failure or f"the simulator ended with code {process.returncode} before the run started"
         raise FCLSegError(f"{reason}; NVFlare's messages are in {log}")
+    if not folder.complete:
+        raise FCLSegError(f"the run ended before its last round; NVFlare's messages are in {log}")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from fclseg.data.sites import Splits
 from fclseg.engine.attendance import Attendance
 from fclseg.engine.in_process import run_in_process
 from fclseg.engine.rounds import AfterRound
-from fclseg.engine.run_folder import SIMULATOR_LOG, RunFolder
+from fclseg.engine.run_folder import RunFolder
 from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import FCLSegError
 from fclseg.flare.jobs import write_job
@@ -37,15 +37,10 @@ def run_job(
     """Run a job with NVFlare's simulator on the sites of the data's split, or continue it. ``folder`` is the run
     folder."""
     sites, settings = _settled(job, folder, data, preset, seed, options, more)
-    run = RunFolder(folder)
     filters = [one.config() for one in options.filters]
     write_job(folder / "job" / job, settings.row, settings.to_dict(), filters=filters)
-    places = {"FCLSEG_RUNS": folder.parent, "FCLSEG_DATA": data.root, "FCLSEG_SPLITS": data.splits}
-    environment = {name: str(path) for name, path in places.items()}
-    simulate(folder / "job" / job, folder, sites, environment=environment)
-    if not run.complete:
-        raise FCLSegError(f"the run ended before its last round; NVFlare's messages are in {folder / SIMULATOR_LOG}")
-    return run
+    simulate(folder / "job" / job, folder, sites, {"data": str(data.root), "splits": str(data.splits)})
+    return RunFolder(folder)
 
 
 def run_here(
