@@ -52,9 +52,12 @@ wheel: $(STAMP)  ## a wheel with bundles and jobs -> dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
+# In an environment of its own: what the tool needs would be listed, and makes every import of MONAI 3 s slower.
 sbom: $(STAMP)   ## the packages of this environment, their versions and licences (CycloneDX) -> dist/sbom.json
-	mkdir -p dist
-	$(BIN)/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --mc-type library --of JSON -o dist/sbom.json
+	mkdir -p dist && $(PYTHON) -m venv build/sbom
+	build/sbom/bin/python -m pip install --quiet "cyclonedx-bom>=7,<8"
+	build/sbom/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --mc-type library --of JSON \
+	    -o dist/sbom.json
 
 lock: $(STAMP)   ## write the versions of this environment to requirements.txt (after an update and `make test`)
 	mkdir -p build && grep '^#' requirements.txt > build/lock

@@ -15,7 +15,7 @@ from fclseg import __version__
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-EXTRAS = ("dicom", "inbox", "privacy", "test", "docs", "release")
+EXTRAS = ("dicom", "inbox", "privacy", "test", "docs")
 """What `make` installs. The other extras are installed by whoever needs them."""
 
 
