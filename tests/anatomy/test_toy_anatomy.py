@@ -70,7 +70,7 @@ def place(tmp_path_factory):
     return root
 
 
-def python(place, *arguments, timeout=400):
+def python(place, *arguments, timeout=3000):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FCLSEG_")}
     environment |= {"PYTHONPATH": str(place / "custom"), "FCLSEG_CACHE": str(place / "cache"), "OMP_NUM_THREADS": "1"}
     run = subprocess.run(
@@ -120,7 +120,7 @@ def test_the_bundle_trains_evaluates_and_segments(place):
 def test_sites_fine_tune_the_organ_together(place):
     job = "finetune_federated"
     options = "--preset demo --sites 2 --data data --set finetuning.epochs=2 --set finetuning.rounds=2 --name toy"
-    printed = python(place, "-c", TYPED, "pretrain", "--job", job, *options.split(), timeout=800)
+    printed = python(place, "-c", TYPED, "pretrain", "--job", job, *options.split())
     assert f"network: {place / 'runs' / 'toy' / 'model.safetensors'}" in printed
     settings = json.loads((place / "runs" / "toy" / "config.json").read_text())["settings"]
     assert settings["anatomy"] == "kidney"

@@ -85,7 +85,7 @@ def test_a_new_method_is_one_file_and_one_entry(here, tmp_path):
     shutil.copytree(Path(fclseg.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(CHECKOUT / "jobs", tmp_path / "jobs")
     (package / "methods" / "toy.py").write_text(METHOD)
-    with open(package / "federation" / "exchange.py", "a") as plan:
+    with open(package / "methods" / "exchange.py", "a") as plan:
         plan.write(ENTRY)
     command = [sys.executable, "-c", "import sys, fclseg.cli; sys.exit(fclseg.cli.main())"]
     command += ["pretrain", "--job", "toy", "--preset", "demo", "--rounds", "1"]

@@ -10,7 +10,7 @@ from fclseg.flare.executor import SiteExecutor
 
 
 class FaultyExecutor(SiteExecutor):
-    """``faults``: site -> ``nan``, ``raise``, ``hang`` or ``die``; other sites behave."""
+    """Site -> ``nan``, ``raise``, ``hang``, ``die``, or ``stuck`` from the second round on; other sites behave."""
 
     def __init__(self, learner_id: str, faults: dict[str, str]):
         super().__init__(learner_id)
@@ -26,6 +26,8 @@ class FaultyExecutor(SiteExecutor):
                 raise ZeroDivisionError("the site's computer is on fire")
             if fault == "hang":
                 time.sleep(50)
+            if fault == "stuck" and message.round_number > 0:
+                time.sleep(3600)  # until the test kills it
             if fault == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
             result = train(site, message, fl_ctx)

@@ -21,14 +21,18 @@ class Simulation:
     """One folder with a job, runs and a workspace; ``start`` may be called again, as a user would type it again."""
 
     def __init__(self, folder: Path, cache: Path, job: str, settings: dict, data: Path | None = None):
-        self.folder, self.job = folder, folder / "jobs" / job
-        write_job(self.job, get_row(job), settings)
+        self.folder, self.job, self.settings = folder, folder / "jobs" / job, settings
+        self.behave()
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("FCLSEG_")}
         path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))  # the tests' own package first
         self.environment |= {"FCLSEG_CACHE": str(cache), "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         if data:
             self.environment["FCLSEG_DATA"] = str(data)
         self.run = folder / "runs" / f"{job}-demo"
+
+    def behave(self) -> None:
+        """The job as the product writes it."""
+        write_job(self.job, get_row(self.job.name), self.settings)
 
     def start(self, *arguments: str, **environment: str) -> subprocess.Popen:
         with open(self.folder / "log.txt", "a") as log:
@@ -41,7 +45,7 @@ class Simulation:
                 start_new_session=True,
             )
 
-    def finish(self, process: subprocess.Popen, timeout: float = 500) -> int:
+    def finish(self, process: subprocess.Popen, timeout: float = 3000) -> int:
         try:
             return process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -169,9 +169,7 @@ def test_a_run_with_a_killed_site_gives_the_same_bits(simulations, threads):
 def test_a_site_that_dies_in_every_task_is_left_out_and_the_run_goes_on(simulations):
     simulation = simulations("dying", rounds=2)
     misbehave(simulation, {"site-2": "die"})
-    began = time.monotonic()
     assert simulation.complete("-n", "2", "-t", "2") == 0, simulation.log[-3000:]
-    assert time.monotonic() - began < 180
     first, second = (record["sites"] for record in simulation.rounds)
     assert first["site-2"]["status"] == "site-2 is not started again, because its process keeps dying"
     assert first["site-1"]["status"] == second["site-1"]["status"] == "ok" and "site-2" not in second

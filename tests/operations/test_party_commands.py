@@ -123,7 +123,7 @@ def test_a_started_site_lets_go_of_the_callers_output_and_imports_nothing_from_i
     command = [sys.executable, "-P", "-c", code]
     try:
         subprocess.run(
-            command, cwd=here, env=environment, capture_output=True, timeout=50, check=True
+            command, cwd=here, env=environment, capture_output=True, timeout=1800, check=True
         )  # through a pipe
         while not (said.exists() and pids.exists()) and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -117,11 +117,11 @@ def test_health_and_metrics_are_for_this_machine_and_say_what_the_folder_says(ru
     address = f"http://localhost:{server.server_address[1]}"
     try:
         with pytest.raises(urllib.error.HTTPError) as stopped:  # nobody works on the run
-            urllib.request.urlopen(f"{address}/health", timeout=30)
+            urllib.request.urlopen(f"{address}/health", timeout=600)
         assert stopped.value.code == 503 and stopped.value.read() == b"stopped\n"
         with run.held():
-            assert urllib.request.urlopen(f"{address}/health", timeout=30).read() == b"running\n"
-        said = urllib.request.urlopen(f"{address}/metrics", timeout=30).read().decode().splitlines()
+            assert urllib.request.urlopen(f"{address}/health", timeout=600).read() == b"running\n"
+        said = urllib.request.urlopen(f"{address}/metrics", timeout=600).read().decode().splitlines()
         values = dict(line.rsplit(" ", 1) for line in said)
         assert values['fclseg_run_rounds_done{run="first"}'] == "2" and values['fclseg_run_rounds{run="first"}'] == "5"
         assert values['fclseg_run_loss{run="first"}'] == "1.0"
@@ -129,7 +129,7 @@ def test_health_and_metrics_are_for_this_machine_and_say_what_the_folder_says(ru
         assert values['fclseg_site_ok{run="first",site="site-<2>"}'] == "0"
         foreign = urllib.request.Request(f"{address}/metrics", headers={"Host": "evil.example"})
         with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.urlopen(foreign, timeout=30)
+            urllib.request.urlopen(foreign, timeout=600)
     finally:
         server.shutdown()
 
