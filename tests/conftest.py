@@ -1,9 +1,13 @@
 """What all tests share."""
 
 import contextlib
+import gc
 import os
+import pickle
+import shutil
 import signal
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -23,12 +27,51 @@ settings.register_profile("steady", deadline=None, suppress_health_check=[Health
 settings.load_profile("steady")
 
 
+def pytest_collection_finish(session):
+    """A site looks for garbage after each task. It need not look through all that the tests have imported."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def usual_umask():
     """The command ``fclseg`` makes the files of its process private; the tests that follow must not inherit that."""
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def phantoms_are_drawn_once(tmp_path_factory):
+    """Drawing a phantom patient takes longer than most of what tests do with it, and many tests ask for the same ones.
+    Each patient is drawn once and then copied. The tests of the phantom itself draw their own."""
+    from fclseg.phantom import dataset
+
+    base = tmp_path_factory.getbasetemp()
+    shelf = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "phantoms"
+
+    def shelved(writer):
+        def write(root, patient, heart, scanner, rng, frames):
+            own = (root, patient, heart, scanner, rng, frames)
+            if os.environ.get("PYTEST_CURRENT_TEST", "").startswith("tests/phantom/"):
+                return writer(*own)
+            key = pickle.dumps((writer.__name__, patient, heart, scanner, rng.bit_generator.state, frames))
+            kept = shelf / sha256(key).hexdigest()
+            if not kept.exists():
+                drawn = Path(tempfile.mkdtemp(dir=base))
+                writer(drawn, *own[1:])
+                shelf.mkdir(exist_ok=True)
+                with contextlib.suppress(OSError):  # the other test process was faster
+                    drawn.rename(kept)
+            shutil.copytree(kept, root, dirs_exist_ok=True)
+            return root / max(path.name for path in kept.iterdir())
+
+        return write
+
+    with pytest.MonkeyPatch.context() as patch:
+        for anatomy, writer in dataset.WRITERS.items():
+            patch.setitem(dataset.WRITERS, anatomy, shelved(writer))
+        yield
 
 
 @pytest.fixture

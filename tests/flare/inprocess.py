@@ -3,6 +3,7 @@ without a network between them. ``fclseg.engine.in_process`` is the transport wi
 
 import importlib
 import json
+import tempfile
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,17 +27,19 @@ from fclseg.methods.exchange import get_row
 
 TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8, "batch_size": 8}
 SITES = ("site-1", "site-2", "site-3")
+SLICES = tempfile.TemporaryDirectory(prefix="fclseg-slices-")
+"""The pre-processed slices of all runs of these tests: most have the same patients."""
 
 
 class InProcess:
     """``absent``: {site: rounds in which it does not answer}; ``broken``: {(site, task, round)} that fail."""
 
     policy: ClassVar = {
-        "changes": [*TINY, "ema_momentum", "calibration_rounds", "finetuning.start_share"],
+        "changes": [*TINY, "epoch_share", "ema_momentum", "calibration_rounds", "finetuning.start_share"],
         "components": sorted(EVERYTHING),
     }
 
-    def __init__(self, folder: Path, data: dict[str, Path], job: str, **settings):
+    def __init__(self, folder: Path, data: dict[str, Path], job: str, cache: Path | None = None, **settings):
         self.folder, self.sites = folder, sorted(data)
         self.settings = RunSettings.read({"job": job, "changes": TINY, **settings}, {})
         self.absent: dict[str, set[int]] = {}
@@ -44,7 +47,7 @@ class InProcess:
         self.dies_in: int | None = None  # the round in which the server's process ends
         self.asked: list[tuple[str, int, list[str]]] = []  # task, round, sites
         self.run = folder / "server" / "runs" / self.settings.run
-        self._cache = folder / "cache"
+        self._cache = cache or Path(SLICES.name)
         for site, path in data.items():
             local = folder / site / LOCAL_FILE
             local.parent.mkdir(parents=True)

@@ -3,7 +3,6 @@
 In a simulation with fewer threads than sites, every task is a separate process.
 """
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,8 @@ REPORT = "import sys; print([name for name in {names!r} if name in sys.modules],
 RUN = """
 from pathlib import Path
 from inprocess import InProcess
-InProcess(Path({folder!r}), {{"site-1": Path({data!r})}}, {job!r}, rounds=2, seed=0).complete()
+data, cache = {{"site-1": Path({data!r})}}, Path({cache!r})
+InProcess(Path({folder!r}), data, {job!r}, cache, rounds=2, seed=0).complete()
 """
 
 
@@ -38,14 +38,14 @@ def folders(tmp_path_factory):
     """Images, and the slice store of a site that has taken part before."""
     root = tmp_path_factory.mktemp("imports")
     write_phantom(root / "data", patients=2, frames=2)
-    InProcess(root / "first", {"site-1": root / "data"}, "fclopt", rounds=1, seed=0).complete()
+    InProcess(root / "first", {"site-1": root / "data"}, "fclopt", root / "cache", rounds=1, seed=0).complete()
     return root
 
 
 @pytest.mark.parametrize("job", ["fclopt_dp", "fcl"])
 def test_a_run_imports_nothing_heavy_once_the_slices_are_stored(folders, job):
-    shutil.copytree(folders / "first" / "cache", folders / job / "cache")
-    assert _loaded(RUN.format(folder=str(folders / job), data=str(folders / "data"), job=job), HEAVY) == "[]"
+    places = {"folder": folders / job, "data": folders / "data", "cache": folders / "cache"}
+    assert _loaded(RUN.format(**{name: str(path) for name, path in places.items()}, job=job), HEAVY) == "[]"
 
 
 def test_the_site_waits_for_neither_torch_nor_image_libraries_before_it_connects():

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from discs import write_discs
 
 from fclseg.finetune import metrics
 from fclseg.finetune.run import FinetuneSpec
 from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
-from fclseg.study.datasets import phantom_dataset
+from fclseg.study.datasets import prepare_dataset
 from fclseg.study.execute import run_cell
 from fclseg.study.export import write_exports
 from fclseg.study.fixed_training import train_fixed
@@ -30,11 +31,18 @@ def volume_error(prediction, truth, classes, spacing):
 TOY = metrics.Metric("toy", "Volume error", volume_error, unit="ml", decimals=2, note="Predicted minus true.")
 
 
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("discs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FCLSEG_CACHE", str(folder / "cache"))
+        yield prepare_dataset(write_discs(folder / "data", patients=4), folder, sites=1)
+
+
 @pytest.fixture
-def with_toy(monkeypatch, tmp_path):
+def with_toy(monkeypatch, data):
     monkeypatch.setattr(metrics, "METRICS", (*metrics.METRICS, TOY))
-    monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))
-    return phantom_dataset("acdc", tmp_path, sites=1, patients=4)
+    return data
 
 
 def test_it_is_in_the_tables_of_a_fine_tuning(with_toy, tmp_path):
