@@ -222,3 +222,18 @@ def test_simulated_sites_sign_by_name():
 
 def test_digests_depend_on_everything():
     assert digest("a", ["b"]) != digest("a", "b") != digest("ab")
+
+
+def test_a_second_name_needs_a_second_certificate(tmp_path):
+    """One certificate cannot stand under two names. Who has been given three of them knows three parts of the sum, and
+    so the fourth: the coordinator must not certify one hospital twice."""
+    federation = Federation(tmp_path, 4)
+    collector, now, vectors = at_step(federation, "shares")
+    roster, seeds = collector.roster.to_dict(), {name: new_seed() for name in ("masking", "sealing", "own")}
+    again = Advert.make(federation.identities["site-2"], now, seeds).to_dict()
+    with pytest.raises(SumError, match="site-5: a signature is not that of a certified site"):
+        federation.member("site-1", now).shares({**roster, "site-5": again})
+    opened = federation.run_sum(occasion(1), vectors).result().signed()
+    own = plain_sum(vectors, ["site-2", "site-3", "site-4"])
+    for total, known, wanted in zip(opened, own, vectors["site-1"].signed(), strict=True):
+        assert np.array_equal(total - known, wanted)

@@ -18,6 +18,7 @@ from fclseg.engine.sum_rounds import SumRound
 from fclseg.engine.sums import Ask
 from fclseg.errors import PassingError, PublicError
 from fclseg.federation.distance import check_distance, distance
+from fclseg.federation.robust import large_losses
 from fclseg.federation.spool import Spool
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.methods.base import Method
@@ -138,6 +139,8 @@ class RunLoop:
             reports, weights = self._train(number, messages, failures, ask)
             total = sum(weights.values())
             record["loss"] = sum(reports[site]["loss"] * weight for site, weight in weights.items()) / total
+            if self.method.wants_labels:
+                record["noticed"] = large_losses({site: report["loss"] for site, report in reports.items()})
         record["sites"] = {site: {"status": one_line(reason)} for site, reason in sorted(failures.items())}
         record["sites"] |= {site: {**reports[site], "status": "ok"} for site in sorted(reports)}
         record["bytes"] = self.meter.take(drawn)

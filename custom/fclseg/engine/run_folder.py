@@ -262,7 +262,8 @@ def describe(record: dict[str, Any], rounds: int) -> str:
     shown = record.get("d_predicted", record["d"])
     text = f"round {record['round'] + 1}/{rounds}  loss {record['loss']:.4f}"
     text += f"  d {shown:.3e}" if shown is not None else ""
-    return f"{text}  sites {len(good)}/{len(record['sites'])}  {record['seconds']:.1f} s"
+    text += f"  sites {len(good)}/{len(record['sites'])}  {record['seconds']:.1f} s"
+    return "; ".join([text, *(f"{site}: {what}" for site, what in sorted(record.get("noticed", {}).items()))])
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:

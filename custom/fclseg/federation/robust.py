@@ -91,6 +91,22 @@ def find_outliers(
     return found
 
 
+LARGE_LOSS = 2.0
+"""A loss on labels beyond this many times the median of the other sites is said."""
+
+
+def large_losses(losses: Mapping[str, float]) -> dict[str, str]:
+    """Of three sites or more, those whose loss on their own labels is far above the others': perhaps their labels mean
+    something else. The loss is what a site reports, so this finds mistakes and not liars."""
+    found: dict[str, str] = {}
+    for site, loss in losses.items() if len(losses) > 2 else ():
+        others = sorted(other for name, other in losses.items() if name != site)
+        usual = others[len(others) // 2]  # of two, the larger: one of them may have easy patients
+        if loss > LARGE_LOSS * usual > 0:
+            found[site] = f"its loss is {loss / usual:.1f} times that of the others: do its labels mean the same?"
+    return found
+
+
 def capped(samples: Mapping[str, int], cap: float) -> dict[str, int]:
     """The sites' weights n_c, each capped at ``cap`` times the median."""
     most = max(1, math.floor(cap * lower_median(list(samples.values()))))
