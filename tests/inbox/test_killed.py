@@ -106,7 +106,7 @@ def test_killed_at_every_step_the_archive_gets_what_segment_makes(tmp_path, caps
         inbox.kill()
         archive.stop()
     assert inbox.record()["state"] == "done"
-    assert main(["segment", str(exam), "--out", str(tmp_path / "expected"), "--pdf", "--cine-only"]) == 0
+    assert main(["segment", str(exam), "--out", str(tmp_path / "expected"), "--pdf"]) == 0
     expected = {str(pydicom.dcmread(path).SOPInstanceUID) for path in Path(tmp_path / "expected").glob("*.dcm")}
     assert set(archive.got) == expected and len(expected) == 5, "3 phases, measurements and report"
     assert sorted(archive.got.values()) == [1] * 4 + [2]
