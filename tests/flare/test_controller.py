@@ -10,6 +10,7 @@ from nvflare.apis.signal import Signal
 
 from fclseg.engine.run_folder import RunFolder
 from fclseg.flare.controller import RoundController
+from fclseg.flare.runs.submitted import SubmittedRun
 from fclseg.phantom.dataset import write_phantom
 
 SITES = ("site-1", "site-2", "site-3")
@@ -76,3 +77,13 @@ def test_a_run_that_began_with_one_site_is_joined_by_the_others(submit):
     assert [record["drawn"] for record in records] == [["site-1"], list(SITES), list(SITES)]
     assert {report["status"] for record in records for report in record["sites"].values()} == {"ok"}
     assert json.loads((submit.path / "config.json").read_text()) == {**first, "sites": list(SITES)}
+
+
+def test_a_start_that_is_not_allowed_is_a_lasting_failure(tmp_path):
+    """The server's keeper would otherwise submit the job again and again."""
+    controller, panics = RoundController({"job": "mean_teacher", "run": "x", "network": "/etc/passwd"}), []
+    context = server_context(tmp_path / "server")
+    controller.system_panic = lambda reason, fl_ctx: panics.append(reason)
+    controller.control_flow(Signal(), context)
+    assert "is not below the server's folder of runs" in panics[0]
+    assert SubmittedRun(tmp_path / "server" / "runs" / "x").lasting_failure

@@ -12,8 +12,11 @@ import pytest
 from fclseg import __version__
 from fclseg.cli import main
 from fclseg.engine.run_folder import RunFolder
+from fclseg.flare.kits import site_pages
+from fclseg.flare.kits.kit_check import Result
 from fclseg.flare.runs.overview import age, read_run
-from fclseg.flare.runs.watch_page import curve, page_server, render
+from fclseg.flare.runs.watch_page import curve, page_server, pages, render
+from fclseg.hospital.audit import Audit
 
 SETTINGS = {"job": "fclopt_dp", "preset": "demo", "rounds": 5, "seed": 0}
 
@@ -89,7 +92,7 @@ def test_a_damaged_run_is_named_and_hides_no_other(run, capsys, file, text):
 
 def test_the_page_is_served_on_this_machine_only_and_escapes_names(run):
     before = {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
-    server = page_server(lambda: read_run(run.path), 0)
+    server = page_server(lambda: pages(read_run(run.path)), 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://localhost:{server.server_address[1]}/"
     try:
@@ -112,7 +115,7 @@ def test_the_page_is_served_on_this_machine_only_and_escapes_names(run):
 
 
 def test_health_and_metrics_are_for_this_machine_and_say_what_the_folder_says(run):
-    server = page_server(lambda: read_run(run.path), 0)
+    server = page_server(lambda: pages(read_run(run.path)), 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://localhost:{server.server_address[1]}"
     try:
@@ -174,7 +177,7 @@ BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 @pytest.mark.nightly
 @pytest.mark.skipif(BROWSER is None, reason="needs a browser")
 def test_a_real_browser_shows_the_page(run, tmp_path):
-    server = page_server(lambda: read_run(run.path), 0)
+    server = page_server(lambda: pages(read_run(run.path)), 0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://localhost:{server.server_address[1]}/"
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
@@ -185,3 +188,31 @@ def test_a_real_browser_shows_the_page(run, tmp_path):
         server.server_close()
     assert "<title>Run first</title>" in shown and shown.count("<polyline") == 2
     assert shown.count("fetched no task") == 2  # in the table and among the faults
+
+
+def test_a_site_tells_its_faults_and_what_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        site_pages, "check_kit", lambda kit: iter([Result("disk", fault="it is full"), Result("key", "ok")])
+    )
+    (tmp_path / "local").mkdir()
+    (tmp_path / "local" / "fclseg.json").write_text("{}")
+    for outcome in ("sent", "sent", "refused"):
+        Audit(tmp_path / "runs").note(outcome=outcome, run='a "b"')
+    server = page_server(site_pages.site_pages(tmp_path), 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        address = f"http://localhost:{server.server_address[1]}"
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(f"{address}/health", timeout=600)
+        assert (error.value.code, error.value.read()) == (503, b"disk: it is full\n")
+        said = urllib.request.urlopen(f"{address}/metrics", timeout=600).read().decode().splitlines()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert said[:3] == [
+        "fclseg_site_faults 1",
+        'fclseg_site_sent_total{run="a \\"b\\""} 2',
+        'fclseg_site_refused_total{run="a \\"b\\""} 1',
+    ]
+    name, _, seconds = said[3].rpartition(" ")
+    assert name == 'fclseg_site_seconds_since_result{run="a \\"b\\""}' and 0 <= float(seconds) < 10**5

@@ -20,7 +20,8 @@ in the folder of the site's startup kit:
   fclseg site runs
   fclseg site approve 3f9a1c27d0b4                    the fingerprint that `fclseg site runs` shows
   fclseg site audit --run fclopt_dp-small
-  fclseg site budget --rounds 40"""
+  fclseg site budget --rounds 40
+  fclseg site watch --port 8766                       for a monitoring program on this machine"""
 
 
 def register(subparsers: Commands) -> None:
@@ -41,6 +42,8 @@ def register(subparsers: Commands) -> None:
     budget_parser.add_argument(
         "--rounds", type=int, metavar="R", help="also show epsilon after another run of R rounds"
     )
+    watching = _command(commands, "watch", "answer /health and /metrics (Prometheus) on this machine", watch)
+    watching.add_argument("--port", type=int, required=True, metavar="P", help="at http://localhost:P")
     audit_parser = _command(commands, "audit", "show what left this site and what was refused", audit)
     audit_parser.add_argument("--run", dest="name", metavar="RUN", help="only the entries of this run")
 
@@ -125,6 +128,16 @@ def budget(arguments: argparse.Namespace) -> Answer:
     if left := kept.uncounted():
         print(f"{left} results left with parts that had no noise; epsilon does not cover them")
     return Answer(facts | {"uncounted": left})
+
+
+def watch(arguments: argparse.Namespace) -> Answer:
+    from fclseg.flare.kits.site_pages import site_pages
+    from fclseg.flare.runs.watch_page import open_pages
+
+    _place(arguments)
+    with open_pages(site_pages(arguments.kit.absolute()), arguments.port) as server:
+        server.serve_forever()
+    return Answer({})
 
 
 def audit(arguments: argparse.Namespace) -> Answer:

@@ -55,14 +55,10 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 def _serve(folder: Path, port: int) -> None:
     from fclseg.flare.runs.overview import read_run
-    from fclseg.flare.runs.watch_page import page_server
+    from fclseg.flare.runs.watch_page import open_pages, pages
 
-    try:
-        server = page_server(lambda: read_run(folder), port)
-    except (OSError, OverflowError):
-        raise FCLSegError(f"port {port} is taken or not allowed: choose another one with --port") from None
+    server = open_pages(lambda: pages(read_run(folder)), port)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"http://localhost:{server.server_address[1]}", flush=True)
 
 
 def _show(run: "RunOverview") -> None:

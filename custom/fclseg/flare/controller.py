@@ -110,17 +110,16 @@ class RoundController(Controller):
             self.system_panic(_reason(error), fl_ctx)
 
     def _check_job(self, fl_ctx: FLContext) -> None:
-        """Refuse what would tell the lead about the server's machine: references in the job, which NVFlare has already
-        replaced by variables of the environment, and files outside the server's own folders."""
+        """Refuse references in the job, which NVFlare has already replaced by variables of the server's environment:
+        the name of the run's folder could be one."""
         config = Path(fl_ctx.get_workspace().get_app_config_dir(fl_ctx.get_job_id())) / "config_fed_server.json"
         if config.exists():
             check_references(read_json(config))
-        place = server_place(fl_ctx)
-        if not place.simulated:
-            check_start(self._settings, place)
 
     def _run(self, folder: RunFolder, abort_signal: Signal, fl_ctx: FLContext) -> None:
         place = server_place(fl_ctx)
+        if not place.simulated:
+            check_start(self._settings, place)  # its failure is noted in the run's folder, and nobody tries again
         self._meter = WireMeter(fl_ctx.get_job_id())
         self._meter.listen(self._engine.get_cell())
         present = sorted(client.name for client in self._engine.get_clients())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from fclseg.errors import FCLSegError
 from fclseg.flare.runs.overview import FAILED, STOPPED, RunOverview, age
 from fclseg.text import one_line
 
@@ -109,10 +110,6 @@ def curve(values: Sequence[float], faults: Sequence[bool]) -> str:
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(parts)}</svg>'
 
 
-def health(run: RunOverview) -> str:
-    return f"{run.state}\n"
-
-
 def metrics(run: RunOverview, now: float | None = None) -> str:
     """The run's state in the text format of Prometheus."""
     last: dict[str, Any] = run.records[-1] if run.records else {"loss": float("nan"), "sites": {}}
@@ -124,22 +121,31 @@ def metrics(run: RunOverview, now: float | None = None) -> str:
         "bytes": run.bytes,
         "seconds_since_round": (now or time.time()) - run.seen,
     }
-    lines = [f"fclseg_run_{name}{{run={_label(run.name)}}} {value}" for name, value in values.items()]
+    lines = [f"fclseg_run_{name}{{run={label(run.name)}}} {value}" for name, value in values.items()]
     for site, report in sorted(last["sites"].items()):
-        labels = f"run={_label(run.name)},site={_label(site)}"
+        labels = f"run={label(run.name)},site={label(site)}"
         lines.append(f"fclseg_site_ok{{{labels}}} {int(report['status'] == 'ok')}")
     return "\n".join(lines) + "\n"
 
 
-def _label(text: str) -> str:
+def label(text: str) -> str:
     return json.dumps(one_line(text), ensure_ascii=False)
 
 
-PAGES = {"/": ("text/html", render), "/health": ("text/plain", health), "/metrics": ("text/plain", metrics)}
+Pages = dict[str, tuple[int, str, str]]
+"""Path -> (status, kind, text)."""
 
 
-def page_server(read: Callable[[], RunOverview], port: int) -> ThreadingHTTPServer:
-    """A server that is reachable from this machine only and answers GET with the page. ``port`` 0 takes a free port."""
+def pages(run: RunOverview) -> Pages:
+    return {
+        "/": (200, "text/html", render(run)),
+        "/health": (503 if run.state in (FAILED, STOPPED) else 200, "text/plain", f"{run.state}\n"),
+        "/metrics": (200, "text/plain", metrics(run)),
+    }
+
+
+def page_server(read: Callable[[], Pages], port: int) -> ThreadingHTTPServer:
+    """A server that is reachable from this machine only and answers GET with a page. ``port`` 0 takes a free port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -148,12 +154,12 @@ def page_server(read: Callable[[], RunOverview], port: int) -> ThreadingHTTPServ
             if host not in LOCAL:
                 self.send_error(403)
                 return
-            if self.path not in PAGES:
+            found = read().get(self.path)
+            if found is None:
                 self.send_error(404)
                 return
-            kind, write, run = *PAGES[self.path], read()
-            body = write(run).encode()
-            self.send_response(503 if self.path == "/health" and run.state in (FAILED, STOPPED) else 200)
+            status, kind, body = found[0], found[1], found[2].encode()
+            self.send_response(status)
             for name, value in {"Content-Type": f"{kind}; charset=utf-8", **HEADERS}.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
@@ -164,3 +170,13 @@ def page_server(read: Callable[[], RunOverview], port: int) -> ThreadingHTTPServ
             """Log nothing: the terminal shows the run."""
 
     return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+
+
+def open_pages(read: Callable[[], Pages], port: int) -> ThreadingHTTPServer:
+    """``page_server``, and its address on the screen."""
+    try:
+        server = page_server(read, port)
+    except (OSError, OverflowError):
+        raise FCLSegError(f"port {port} is taken or not allowed: choose another one with --port") from None
+    print(f"http://localhost:{server.server_address[1]}", flush=True)
+    return server
