@@ -1,0 +1,88 @@
+"""Secure sums behind real gates: certificates, policies with a minimum of sites and a privacy budget, and a server that
+dies in the middle of a round."""
+
+import json
+import shutil
+
+import pytest
+from inprocess import InProcess
+from sum_parties import Authority
+
+from fclseg.engine.messages import SUM_TASK
+from fclseg.engine.place import LOCAL_FILE
+from fclseg.engine.sums import SUM
+from fclseg.hospital.audit import Audit
+from fclseg.phantom.dataset import write_phantom
+from fclseg.privacy.accountant import epsilon
+from fclseg.secure_sums.identity import RootTrust
+
+SITES = ("site-1", "site-2", "site-3")
+SIGMA = 4.0
+
+
+@pytest.fixture
+def hospitals(tmp_path, monkeypatch):
+    """A run of three hospitals with certificates of one root."""
+    pytest.importorskip("dp_accounting", reason="the extra 'privacy' is not installed")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("FCLSEG_DEVICE", "cpu")
+    write_phantom(tmp_path / "data", patients=1, frames=2)
+    authority = Authority(tmp_path)
+
+    def make(rounds=2, **policy):
+        monkeypatch.setattr(InProcess, "policy", {**InProcess.policy, "sum_of": 3, **policy})
+        data = dict.fromkeys(SITES, tmp_path / "data")
+        run = InProcess(tmp_path / "run", data, "fedbyol", rounds=rounds, sums_only=True, clip=0.1, sigma=SIGMA)
+        for site in SITES:
+            startup = run.folder / site / "startup"
+            startup.mkdir(parents=True, exist_ok=True)
+            authority.issue(site)
+            shutil.copy(authority.folder / f"{site}.crt", startup / "client.crt")
+            shutil.copy(authority.folder / f"{site}.key", startup / "client.key")
+            shutil.copy(authority.path, startup / "rootCA.pem")
+        run.loop.trust = RootTrust(authority.path)
+        run.trust = run.loop.trust
+        return run
+
+    return make
+
+
+def entries(run, site):
+    return Audit(run.folder / site / "runs").entries()
+
+
+def test_a_server_that_dies_between_updates_and_sum_continues_within_the_budget(hospitals):
+    """The noise is the sites' together, so each one is charged for the whole sigma of what the server can see."""
+    run = hospitals(epsilon=epsilon([SIGMA / 2] * 4, 1e-5))
+    real, died = run.ask, []
+
+    def ask(task, messages, timeout, accept):
+        step = {message.meta.get(SUM, {}).get("step") for message in messages.values()}
+        if task == SUM_TASK and step == {"agreement"} and next(iter(messages.values())).round_number == 1 and not died:
+            died.append(True)
+            raise KeyboardInterrupt
+        return real(task, messages, timeout, accept)
+
+    with pytest.raises(KeyboardInterrupt):
+        run.loop.run(ask, lambda text: None)
+    run.start()
+    run.loop.trust = run.trust
+    run.loop.run(ask, lambda text: None)
+    assert [set(one["sites"]) for one in run.loop.folder.rounds()] == [set(SITES)] * 2
+    for site in SITES:
+        sent = [entry for entry in entries(run, site) if entry["task"] == "pretrain"]
+        assert [(entry["round"], entry["outcome"]) for entry in sent] == [(0, "sent"), (1, "sent"), (1, "sent")]
+        assert all(entry["covered"] for entry in sent)
+        assert sent[-1]["epsilon"] == pytest.approx(epsilon([SIGMA / 2] * 3, 1e-5), rel=1e-6)
+
+
+def test_a_spent_budget_of_one_hospital_ends_the_sums_of_three(hospitals):
+    run = hospitals()
+    local = run.folder / "site-2" / LOCAL_FILE
+    own = json.loads(local.read_text())
+    own["policy"]["epsilon"] = epsilon([SIGMA / 2], 1e-5) * 1.01  # one round
+    local.write_text(json.dumps(own))
+    with pytest.raises(Exception, match=r"site-2.*the privacy budget of this site is spent"):
+        run.complete()
+    assert len(run.loop.folder.rounds()) == 1
+    assert [entry["outcome"] for entry in entries(run, "site-2") if entry["task"] == "pretrain"][:1] == ["sent"]
