@@ -317,6 +317,14 @@ def test_images_that_arrive_during_segmentation_are_not_lost(make, monkeypatch, 
     assert len(service.queue.study(key).processed) == 3 and len(archive.got) == OBJECTS
 
 
+def test_two_studies_of_one_patient_that_arrive_mixed_are_kept_apart(make, archive):
+    service = make()
+    keys = [fill(service, study, count=1, first=number) for number in range(2) for study in ("1.2.3", "1.2.4")]
+    work(service)
+    assert [service.queue.study(key).state for key in set(keys)] == ["done", "done"]
+    assert [len(service.queue.images(key)) for key in set(keys)] == [2, 2] and len(archive.got) == 2 * OBJECTS
+
+
 def test_a_study_waits_until_nothing_arrives(make):
     service = make(quiet_seconds=3600)
     key = fill(service)
