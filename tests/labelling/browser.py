@@ -12,7 +12,7 @@ from pathlib import Path
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-PATIENCE = 90
+PATIENCE = 900
 """Seconds to wait for something to appear; only a broken page needs them."""
 
 

@@ -30,8 +30,7 @@ def shot(window, name):
         window.screenshot(f"{SHOTS}/{name}.png")
 
 
-def test_a_folder_is_segmented_and_labelled_without_a_terminal(tmp_path, monkeypatch):
-    monkeypatch.setattr("browser.PATIENCE", 900)
+def test_a_folder_is_segmented_and_labelled_without_a_terminal(tmp_path):
     write_phantom(tmp_path / "patients", "acdc", patients=1, seed=4, frames=2)
     command = [sys.executable, "-c", CODE, "start", "--no-browser", "--home", str(tmp_path), "--port", str(PORT)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

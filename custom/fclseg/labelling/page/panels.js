@@ -21,7 +21,7 @@ function row(name, what, state, current, chosen) {
 
 export function nextList(world, here, go) {
   const owner = new Map(world.patients.flatMap((one) => one.frames.map((frame) => [frame.volume, one])));
-  const done = world.labelled.filter((one) => one.who !== "data set").length;
+  const done = world.labelled.filter((one) => one.state === "done" && one.who !== "data set").length;
   const shown = world.next.slice(0, Math.max(6, world.goal - done));
   element("next").replaceChildren(...shown.map((one) => {
     const what = [one.phase, one.part, one.slice + 1].filter(Boolean).join(" · ");
