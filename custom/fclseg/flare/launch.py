@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fclseg.documents import UNUSABLE
+from fclseg.engine.messages import PRETRAIN_TASK, SUM_TASK
 from fclseg.engine.run_folder import SIMULATOR_LOG, RunFolder
 from fclseg.environment import TRAINING_ENVIRONMENT
 from fclseg.errors import FCLSegError
@@ -22,7 +23,7 @@ from fclseg.flare.classes import CUSTOM, NOTE, SERVER_CLASSES, SITE_CLASSES, res
 from fclseg.flare.jobs import OF_RUN
 from fclseg.flare.tracking import add_tracker
 
-SERVER_CONFIG = "app/config/config_fed_server.json"
+SERVER_CONFIG, CLIENT_CONFIG = "app/config/config_fed_server.json", "app/config/config_fed_client.json"
 RUN_VARIABLES = ("FCLSEG_PRESET", "FCLSEG_ROUNDS", "FCLSEG_SEED", "FCLSEG_RUN", "FCLSEG_FRESH")
 SITE_NAME = re.compile(r"[A-Za-z0-9_-]+")
 POLL_SECONDS = 0.5
@@ -53,8 +54,19 @@ def derive_job(job: Path, folder: Path, changes: Mapping[str, Any]) -> Path:
         shutil.copytree(job, derived)
     add_tracker(document, settings.get("tracking"), OF_RUN)
     (derived / SERVER_CONFIG).write_text(json.dumps(document, indent=2) + "\n")
+    if settings.get("sums_only"):
+        _add_sum_task(derived / CLIENT_CONFIG)
     _drop_marker(derived)
     return derived
+
+
+def _add_sum_task(path: Path) -> None:
+    """The steps of a secure sum go to the executor that trains; NVFlare ends the run of a site without one."""
+    document = json.loads(path.read_text())
+    for executor in document["executors"]:
+        if PRETRAIN_TASK in executor["tasks"] and SUM_TASK not in executor["tasks"]:
+            executor["tasks"].append(SUM_TASK)
+    path.write_text(json.dumps(document, indent=2) + "\n")
 
 
 def _drop_marker(job: Path) -> None:
