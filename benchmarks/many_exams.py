@@ -27,7 +27,8 @@ def make_exams(folder: Path, exams: int, phantoms: int, frames: int) -> None:
     write_phantom(folder / "phantoms", "acdc", patients=phantoms, seed=11, frames=frames)
     patients = sorted((folder / "phantoms").glob("patient*"))
     for number in range(exams):
-        source, target = patients[number % phantoms], folder / "exams" / f"exam{number + 1:04d}"
+        source = patients[number % phantoms]
+        target = folder / "exams" / f"exam{number + 1:04d}" / source.name
         target.mkdir(parents=True)
         for path in source.iterdir():
             if "_gt" not in path.name:
@@ -67,6 +68,7 @@ def main() -> None:
     code = begin(out, arguments.workers).wait()
     hours = (time.monotonic() - began) / 3600
     found = rows(out)
+    assert not any(row["reason"] for row in found), found[0]["reason"]
     twice = len(found) - len({row["exam"] for row in found})
     cpu = [row["cpu_seconds"] for row in found]
     memory = [row["memory_mb"] for row in found]
