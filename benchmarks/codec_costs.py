@@ -47,8 +47,8 @@ def code(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> t
     """Bytes of all components, and the squared error of the decoded update relative to its square."""
     size, error, square = 0, 0.0, 0.0
     for name, arrays in after.items():
-        sent = codec.encode(arrays, before[name], seed=1)
-        decoded = codec.decode(sent.message, arrays, before[name], seed=1)
+        sent = codec.encode(arrays, before[name])
+        decoded = codec.decode(sent.message, arrays, before[name])
         size += sent.message.size
         for key in parameter_names(arrays):
             error += float(np.square(decoded[key] - arrays[key], dtype=np.float64).sum())
@@ -59,8 +59,8 @@ def code(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> t
 def peak(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> float:
     """Peak memory, in units of networks."""
     tracemalloc.start()
-    sent = codec.encode(after["online"], before["online"], seed=1).message
-    codec.decode(sent, after["online"], before["online"], seed=1)
+    sent = codec.encode(after["online"], before["online"]).message
+    codec.decode(sent, after["online"], before["online"])
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return most / array_bytes(after["online"])

@@ -67,7 +67,7 @@ def rate(codec: Codec, before: dict[str, Arrays], after: dict[str, Arrays]) -> t
     """Bits per number, and the squared error of the decoded update relative to its square."""
     size, error, square = 0, 0.0, 0.0
     for name, arrays in after.items():
-        sent = codec.encode(arrays, before[name], seed=1)
+        sent = codec.encode(arrays, before[name])
         size += sent.message.size
         for key in parameter_names(arrays):
             error += float(np.square(sent.decoded[key] - arrays[key], dtype=np.float64).sum())

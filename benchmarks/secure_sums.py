@@ -62,8 +62,8 @@ def plain(base: Arrays, sent: Arrays, sites: int) -> tuple[int, float, float]:
 
 def coded(base: Arrays, sent: Arrays, sites: int) -> tuple[int, float, float]:
     codec = CODECS["8bit"].networks
-    spent, encoded = seconds(lambda: codec.encode(sent, base, seed=1))
-    back, _ = seconds(lambda: codec.decode(encoded.message, base, base, seed=1))
+    spent, encoded = seconds(lambda: codec.encode(sent, base))
+    back, _ = seconds(lambda: codec.decode(encoded.message, base, base))
     return encoded.message.nbytes, spent, sites * back + plain(base, sent, sites)[2]
 
 

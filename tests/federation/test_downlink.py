@@ -27,7 +27,7 @@ def moved(arrays, seed):
 
 
 def start(codec=TINY, **options):
-    return Downlink(codec, 3, {"online": network(0)}, **options)
+    return Downlink(codec, {"online": network(0)}, **options)
 
 
 def identical(a, b):
@@ -42,7 +42,7 @@ class Site:
 
     def receive(self, link, name="site"):
         messages = link.messages(name)["online"]
-        self.held = follow(self.codec, link.seed, "online", self.held, self.round, messages)
+        self.held = follow(self.codec, self.held, self.round, messages)
         self.round = link.newest
         link.acknowledge(name)
         return sorted(messages)
@@ -115,13 +115,13 @@ def test_a_round_that_is_repeated_and_one_that_is_missing():
     link.advance(0, {"online": moved(network(0), 1)})
     messages = link.messages("site")["online"]
     site.receive(link)
-    again = follow(TINY, 3, "online", site.held, 0, messages)  # the server died and asks again
+    again = follow(TINY, site.held, 0, messages)  # the server died and asks again
     assert identical(again, site.held)
     with pytest.raises(ChecksumError, match="networks of round 0 differ"):
-        follow(TINY, 3, "online", moved(site.held, 5), 0, messages)
+        follow(TINY, moved(site.held, 5), 0, messages)
     link.advance(1, {"online": moved(network(0), 2)})
     with pytest.raises(FCLSegError, match="start with round 1, but this site has round -1"):
-        follow(TINY, 3, "online", network(0), INITIAL, link.messages("site")["online"])
+        follow(TINY, network(0), INITIAL, link.messages("site")["online"])
     with pytest.raises(FCLSegError, match="round 7 cannot follow round 1"):
         link.advance(7, {"online": network(0)})
 

@@ -1,11 +1,12 @@
 """A whole run, all parts real except the network, against the same run written out by hand."""
 
 import json
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 import torch
-from inprocess import TINY
+from inprocess import SLICES, TINY
 from inprocess import InProcess as AnyRun
 from plain_federation import PlainSite, copied, federated_byol
 
@@ -35,10 +36,10 @@ class InProcess(AnyRun):
 
 
 @pytest.fixture
-def sites(hospitals, tmp_path):
+def sites(hospitals):
     changes = {name: tuple(value) if isinstance(value, list) else value for name, value in CHANGES.items()}
     preset = get_preset("demo", **changes)
-    return [PlainSite(name, folder, preset, tmp_path / "cache") for name, folder in hospitals.items()]
+    return [PlainSite(name, folder, preset, Path(SLICES.name)) for name, folder in hospitals.items()]
 
 
 def assert_same(ours, expected):

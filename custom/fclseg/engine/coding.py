@@ -7,18 +7,16 @@ from fclseg.engine.model import GlobalModel
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.codecs.features import decode_features, encode_features
 from fclseg.federation.codecs.presets import RunCodec
-from fclseg.federation.downlink import Downlink, message_seed, reference
+from fclseg.federation.downlink import Downlink, reference
 from fclseg.federation.states import Arrays
 from fclseg.methods.exchange import ALWAYS, MEAN, Row
 
 
-def start_downlink(
-    row: Row, codec: RunCodec | None, means: Mapping[str, Arrays], seed: int, known: bool
-) -> Downlink | None:
+def start_downlink(row: Row, codec: RunCodec | None, means: Mapping[str, Arrays], known: bool) -> Downlink | None:
     """The networks that come down each round, before the first round; ``known``: sites derive them from the seed."""
     down = [flow.component for flow in row.flows if flow.down == ALWAYS and flow.combine == MEAN]
     held = {name: dict(means[name]) for name in down if name in means}
-    return Downlink(codec.networks, seed, held, known=known) if codec else None
+    return Downlink(codec.networks, held, known=known) if codec else None
 
 
 class Coding:
@@ -48,9 +46,9 @@ class Coding:
 class Coded(Coding):
     """Of a run with a codec."""
 
-    def __init__(self, model: GlobalModel, downlink: Downlink, codec: RunCodec, like: Mapping[str, Arrays], seed: int):
+    def __init__(self, model: GlobalModel, downlink: Downlink, codec: RunCodec, like: Mapping[str, Arrays]):
         super().__init__(model)
-        self.downlink, self.codec, self.like, self.seed = downlink, codec, like, seed
+        self.downlink, self.codec, self.like = downlink, codec, like
         self._flows = {flow.component: flow for flow in model.row.flows}
         self._features: dict[str, dict[str, Arrays]] = {}
 
@@ -102,6 +100,5 @@ class Coded(Coding):
         self.downlink.carry_over(previous, self.model.means)
 
     def _decode(self, site: str, number: int, name: str, messages: Arrays) -> Arrays:
-        seed, base = message_seed(self.seed, site, number, name), reference(name, self.downlink.held, self.like[name])
-        codec = self.codec.of(self._flows[name])
-        return codec.decode(messages.get(f"{number:04d}"), self.like[name], base, seed=seed)
+        base, codec = reference(name, self.downlink.held, self.like[name]), self.codec.of(self._flows[name])
+        return codec.decode(messages.get(f"{number:04d}"), self.like[name], base)

@@ -84,11 +84,11 @@ class RunLoop:
         initial = GlobalModel.initial(settings.row, self.method)
         self.like = {**initial.means, **{name: to_arrays(self.method.send(name)) for name in initial.others}}
         codec, known = settings.run_codec, not (settings.encoder or settings.network)
-        initial.downlink = start_downlink(settings.row, codec, initial.means, settings.seed, known)
+        initial.downlink = start_downlink(settings.row, codec, initial.means, known)
         self.model = folder.load(initial)
         self.coding = Coding(self.model)
         if codec and self.model.downlink:
-            self.coding = Coded(self.model, self.model.downlink, codec, self.like, settings.seed)
+            self.coding = Coded(self.model, self.model.downlink, codec, self.like)
 
     def run(self, ask: Ask, log: Callable[[str], None], after_round: AfterRound = _nothing) -> None:
         rounds, first = self.preset.pretraining.rounds, self.model.next_round

@@ -11,7 +11,7 @@ from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.codecs.codec import Codec
 from fclseg.federation.codecs.features import decode_features, encode_features
 from fclseg.federation.codecs.presets import RunCodec
-from fclseg.federation.downlink import INITIAL, follow, message_seed, reference
+from fclseg.federation.downlink import INITIAL, follow, reference
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.networks.loading import State
 
@@ -37,8 +37,7 @@ def _networks(site: Site, codec: Codec, task: Message, start: dict[str, State]) 
     for number, held in chain(_kept(site, task.round_number), [(INITIAL, start)]):
         try:
             return {
-                name: follow(codec, site.settings.seed, name, to_arrays(held[name]), number, messages)
-                for name, messages in task.encoded.items()
+                name: follow(codec, to_arrays(held[name]), number, messages) for name, messages in task.encoded.items()
             }
         except (FCLSegError, LookupError, ValueError) as error:
             reasons.append(str(error))
@@ -75,8 +74,7 @@ def _encode_networks(site: Site, codec: RunCodec, result: Message) -> None:
             raise PublicError(
                 f"{site.name}: there is no network of round {number} to encode component '{name}' against"
             )
-        seed = message_seed(site.settings.seed, site.name, number, name)
-        sent = codec.of(flow).encode(arrays, base, seed=seed, memory=lost.get(name))
+        sent = codec.of(flow).encode(arrays, base, memory=lost.get(name))
         result.encoded[name] = {f"{number:04d}": sent.message}
         if name in came_down:  # for other components the server needs the current state, not the sum of all changes
             kept[name] = to_tensors(sent.memory)

@@ -17,7 +17,6 @@ from fclseg.federation.codecs.codec import ChecksumError, Codec, checksum, claim
 from fclseg.federation.codecs.layout import Layout
 from fclseg.federation.codecs.presets import LOSSLESS
 from fclseg.federation.states import VARIANCE, Arrays, array_bytes
-from fclseg.randomness import derive_seed
 
 WHOLE = "whole"
 INITIAL = -1
@@ -32,7 +31,6 @@ class Downlink:
     """The server side. A checkpoint keeps all of it except the codec."""
 
     codec: Codec
-    seed: int
     held: dict[str, Arrays]  # H, after round ``newest``
     newest: int = INITIAL
     sent: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)  # messages, by round and component
@@ -46,8 +44,7 @@ class Downlink:
             raise FCLSegError(f"round {number} cannot follow round {self.newest}: start the run over")
         self.sent[number] = {}
         for name in self.held:
-            seed = message_seed(self.seed, "server", number, name)
-            encoded = self.codec.encode(networks[name], self.held[name], seed=seed)
+            encoded = self.codec.encode(networks[name], self.held[name])
             self.held[name], self.sent[number][name] = encoded.decoded, encoded.message
         self.newest, self._whole = number, {}
         room = sum(array_bytes(arrays) for arrays in self.held.values())
@@ -100,10 +97,8 @@ class Downlink:
         return self._whole
 
 
-def follow(
-    codec: Codec, seed: int, component: str, held: Arrays, held_round: int, messages: Mapping[str, np.ndarray]
-) -> Arrays:
-    """The site side: moves the component from ``held_round`` (or its initial state) to the newest round."""
+def follow(codec: Codec, held: Arrays, held_round: int, messages: Mapping[str, np.ndarray]) -> Arrays:
+    """The site side: moves a component from ``held_round`` (or its initial state) to the newest round."""
     if WHOLE in messages:
         return LOSSLESS.decode(messages[WHOLE], held)
     for number in sorted(map(int, messages)):
@@ -111,15 +106,11 @@ def follow(
         if number > held_round + 1:
             raise FCLSegError(f"the messages start with round {number}, but this site has round {held_round}")
         if number == held_round + 1:
-            held = codec.decode(message, held, held, seed=message_seed(seed, "server", number, component))
+            held = codec.decode(message, held, held)
             held_round = number
         elif number == held_round and claimed_checksum(message) != checksum(held):
             raise ChecksumError(f"this site's networks of round {number} differ from the server's")
     return held
-
-
-def message_seed(seed: int, sender: str, number: int, component: str) -> int:
-    return derive_seed(seed, sender, number, component, "codec")
 
 
 def reference(component: str, held: Mapping[str, Arrays], like: Arrays) -> Arrays | None:

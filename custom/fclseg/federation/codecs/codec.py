@@ -53,20 +53,18 @@ class Codec:
         if self.lossless and self.halves:
             raise FCLSegError("a lossless codec cannot use halves: leave one of them out")
 
-    def encode(
-        self, arrays: Network, reference: Network | None = None, *, seed: int = 0, memory: Network | None = None
-    ) -> Encoded:
+    def encode(self, arrays: Network, reference: Network | None = None, *, memory: Network | None = None) -> Encoded:
         """Encode ``arrays`` against ``reference`` (None: zeros), with the rounding error of earlier messages."""
         layout, reference, memory = Layout.of(arrays), reference or {}, memory or {}
         _check(layout, reference)
         small = {name: _plus(arrays[name], memory.get(name)) for name, *_ in layout.small}
         parts = {SMALL: Small(layout, self.halves).encode(small, reference)}
-        parts |= self.numbers.encode(self._difference(layout, arrays, reference, memory), layout.numbers, seed)
+        parts |= self.numbers.encode(self._difference(layout, arrays, reference, memory), layout.numbers)
         body = [self._stored(part) for part in parts.values()]
         decoded = (
             {name: arrays[name] for name, *_ in layout.tensors}
             if self.lossless
-            else self._join(layout, parts, reference, seed)
+            else self._join(layout, parts, reference)
         )
         parts.clear()
         lengths = b"".join(LENGTH.pack(compressed, len(data)) for compressed, data in body)
@@ -79,12 +77,12 @@ class Codec:
         }
         return Encoded(message, decoded, lost)
 
-    def decode(self, message: object, like: Network, reference: Network | None = None, *, seed: int = 0) -> Arrays:
+    def decode(self, message: object, like: Network, reference: Network | None = None) -> Arrays:
         """The sender's ``decoded``, bit for bit; ``like`` gives the names, shapes and types of the tensors."""
         layout, reference = Layout.of(like), reference or {}
         _check(layout, reference)
         parts, expected = self._parts(message, layout)
-        decoded = self._join(layout, parts, reference, seed)
+        decoded = self._join(layout, parts, reference)
         if checksum(decoded) != expected:
             raise ChecksumError("a decoded network is not the one that was sent: it is not used")
         return decoded
@@ -114,9 +112,9 @@ class Codec:
             raise FCLSegError("a network with values that are not finite cannot be encoded: lower the learning rate")
         return flat
 
-    def _join(self, layout: Layout, parts: Parts, reference: Network, seed: int) -> Arrays:
+    def _join(self, layout: Layout, parts: Parts, reference: Network) -> Arrays:
         """The decoded network, in the layout's order. Takes the parts, so that they need no memory beside it."""
-        flat, small = self.numbers.decode(parts, layout.numbers, seed), parts[SMALL]
+        flat, small = self.numbers.decode(parts, layout.numbers), parts[SMALL]
         parts.clear()
         if self.lossless:
             layout.combine(flat.view(np.uint32), reference, np.bitwise_xor)

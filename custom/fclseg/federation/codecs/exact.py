@@ -19,10 +19,10 @@ class Exact:
     def limits(self, numbers: Numbers) -> dict[str, int]:
         return {"bits": 4 * numbers.count}
 
-    def encode(self, values: np.ndarray, numbers: Numbers, seed: int) -> Parts:
+    def encode(self, values: np.ndarray, numbers: Numbers) -> Parts:
         return {"bits": values.view(np.uint8).reshape(-1, 4).T.tobytes()}
 
-    def decode(self, parts: Parts, numbers: Numbers, seed: int) -> np.ndarray:
+    def decode(self, parts: Parts, numbers: Numbers) -> np.ndarray:
         planes = read(parts, "bits", np.uint8, 4 * numbers.count).reshape(4, -1)
         return np.ascontiguousarray(planes.T).reshape(-1).view(np.float32)
 

@@ -26,11 +26,11 @@ class Coder(Protocol):
         """The parts that ``encode`` returns, in order, and the maximum size of each in bytes."""
         ...
 
-    def encode(self, values: np.ndarray, numbers: Numbers, seed: int) -> Parts:
+    def encode(self, values: np.ndarray, numbers: Numbers) -> Parts:
         """Returns the parts. ``values`` may be overwritten, because a network is large."""
         ...
 
-    def decode(self, parts: Parts, numbers: Numbers, seed: int) -> np.ndarray:
+    def decode(self, parts: Parts, numbers: Numbers) -> np.ndarray:
         """The values as the receiver sees them. Raises for parts that ``encode`` cannot have made."""
         ...
 

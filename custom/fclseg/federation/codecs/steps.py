@@ -52,7 +52,7 @@ class Steps:
     def limits(self, numbers: Numbers) -> dict[str, int]:
         return {"levels": 4 * LEVELS, "codes": int(numbers.count * self.bits / 8) + OVERHEAD}
 
-    def encode(self, values: np.ndarray, numbers: Numbers, seed: int) -> Parts:
+    def encode(self, values: np.ndarray, numbers: Numbers) -> Parts:
         unit = float(np.sqrt(mean_square(values)))
         if unit * FINEST < np.finfo(np.float32).tiny:  # nothing but zeros
             return {"levels": bytes(4 * LEVELS), "codes": shrink(bytes(packed_size(values.size, WIDTH)))}
@@ -72,7 +72,7 @@ class Steps:
             codes, levels, captured = coarser, means, more
         return {"levels": levels.tobytes(), "codes": shrink(pack(codes, WIDTH))}
 
-    def decode(self, parts: Parts, numbers: Numbers, seed: int) -> np.ndarray:
+    def decode(self, parts: Parts, numbers: Numbers) -> np.ndarray:
         positive = np.concatenate([np.zeros(1, np.float32), read_scales(parts, "levels", LEVELS)])
         packed = packed_size(numbers.count, WIDTH)
         data = expand(parts["codes"], packed)

@@ -25,7 +25,7 @@ class Uniform:
     def limits(self, numbers: Numbers) -> dict[str, int]:
         return {"scales": 4 * self._lengths(numbers).size, "codes": packed_size(numbers.count, self.bits)}
 
-    def encode(self, values: np.ndarray, numbers: Numbers, seed: int) -> Parts:
+    def encode(self, values: np.ndarray, numbers: Numbers) -> Parts:
         lengths, levels = self._lengths(numbers), 2 ** (self.bits - 1) - 1
         if not values.size:
             return {"scales": b"", "codes": b""}
@@ -41,7 +41,7 @@ class Uniform:
         divisors += levels
         return {"scales": scales.tobytes(), "codes": pack(divisors.astype(np.uint8), self.bits)}
 
-    def decode(self, parts: Parts, numbers: Numbers, seed: int) -> np.ndarray:
+    def decode(self, parts: Parts, numbers: Numbers) -> np.ndarray:
         lengths, levels = self._lengths(numbers), 2 ** (self.bits - 1) - 1
         scales = read_scales(parts, "scales", lengths.size)
         data = read(parts, "codes", np.uint8, packed_size(numbers.count, self.bits))
