@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 from fclseg.anatomy.base import Anatomy
 from fclseg.errors import FCLSegError
 
-FEWEST_EPOCHS = 20
-"""``finetuning.steps`` is the same budget for every number of labelled patients, but at least this many epochs."""
+STEPS_OF_A_PATIENT = 2
+"""Optimiser steps in which the network sees the labelled slices of one patient (about 20) once."""
 
 
 class Accepts(NamedTuple):
@@ -114,7 +114,8 @@ class FinetuningSettings:
     """Supervised training with few labelled patients. Defaults are the paper's values."""
 
     epochs: int = setting(COUNT, default=200)
-    steps: int | None = setting(_optional(COUNT), default=None)  # at most this many optimiser steps
+    steps: int | None = setting(_optional(COUNT), default=None)  # at most this many optimiser steps,
+    fewest_epochs: int = setting(COUNT, default=20)  # but not fewer epochs than this
     rounds: int = setting(COUNT, default=200)  # rounds of federated fine-tuning; the epochs are divided among them
     batch_size: int = setting(COUNT, default=10)
     lr: float = setting(POSITIVE, default=5e-4)
@@ -122,16 +123,21 @@ class FinetuningSettings:
     frozen_epochs: int = setting(_whole(0), default=0)
     model_lr: float = setting(POSITIVE, default=5e-4)  # rate and steps from a network that already segments: a high
     model_steps: int = setting(COUNT, default=120)  # rate or a long training forgets more than one patient can teach
+    model_fewest_epochs: int = setting(COUNT, default=50)
     start_share: float = setting(SHARE, default=0.0)  # of the network that it starts from, in the final weights
     model_start_share: float = setting(SHARE, default=0.5)  # the same, from a network that already segments
     unlabelled_weight: float = setting(NOT_NEGATIVE, default=0.0)  # of a mean teacher on patients without labels
     refined: bool = setting(YES_OR_NO, default=False)  # scores of a study: averaged over rotations, and cleaned
 
     def epochs_for(self, steps_per_epoch: int) -> int:
-        """``epochs``, reduced to stay within ``steps`` but not below ``FEWEST_EPOCHS``."""
+        """``epochs``, reduced to stay within ``steps`` but not below ``fewest_epochs``."""
         if self.steps is None:
             return self.epochs
-        return min(self.epochs, max(FEWEST_EPOCHS, self.steps // steps_per_epoch))
+        return min(self.epochs, max(self.fewest_epochs, self.steps // steps_per_epoch))
+
+    def share_for(self, steps_per_epoch: int) -> float:
+        """``start_share`` for one labelled patient, less for more: they know more than the start."""
+        return self.start_share * min(1.0, math.sqrt(STEPS_OF_A_PATIENT / steps_per_epoch))
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,7 @@ class Preset:
         return {
             "finetuning.lr": own.model_lr,
             "finetuning.steps": own.model_steps,
+            "finetuning.fewest_epochs": own.model_fewest_epochs,
             "finetuning.start_share": own.model_start_share,
         }
 

@@ -41,6 +41,7 @@ NOT_IN_KEYS = (
     "pretraining.adaptation_rounds",
     "finetuning.model_lr",
     "finetuning.model_steps",
+    "finetuning.model_fewest_epochs",
     "finetuning.model_start_share",
 )
 """Settings that replace others (``Preset.adaptation`` and ``from_model``); keys list the replaced ones."""
