@@ -27,7 +27,7 @@ demo: $(STAMP)   ## phantom hospitals -> federated pre-training -> fine-tuning -
 	    --patients 5 --rounds 12 --set images.size=64 --set images.pixel_scale=2.4 --set finetuning.epochs=60 \
 	    --set finetuning.refined=true --first-seed $(SEED) --out demo_output
 
-weights: $(STAMP) ## train the weights of the bundles, only on phantoms (about 3 hours on one idle core)
+weights: $(STAMP) ## train the weights of the bundles, only on phantoms (about 2 hours on one idle core)
 	OMP_NUM_THREADS=1 $(BIN)/python -m fclseg.finetune.weights
 
 test: lint types ## style, types, and all tests except the nightly ones (under 9 minutes on 2 cores)

@@ -1,5 +1,7 @@
 """Training on a stream of phantoms: what a batch is, and that an interruption changes nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -59,7 +61,7 @@ def test_the_rate_rises_stays_and_falls():
 
 def test_interrupted_and_continued_equals_uninterrupted(tmp_path, monkeypatch):
     monkeypatch.setattr(phantom_training, "SAVE_EVERY", 3)
-    schedule = Schedule(steps=8, decay=3, lr=1e-2)
+    schedule = Schedule(steps=8, decay=3, middle=3, lr=1e-2)
     whole = train_on_phantoms(network(), stream(), schedule, tmp_path / "whole.pt").state_dict()
     broken = stream()
     batch = broken.batch
@@ -72,8 +74,12 @@ def test_interrupted_and_continued_equals_uninterrupted(tmp_path, monkeypatch):
     broken.batch = killed
     with pytest.raises(KeyboardInterrupt):
         train_on_phantoms(network(), broken, schedule, tmp_path / "state.pt")
+    middle = torch.load(tmp_path / "state.pt", weights_only=True)["average"]  # after three steps
     again = train_on_phantoms(network(), stream(), schedule, tmp_path / "state.pt").state_dict()
     assert all(torch.equal(whole[name], again[name]) for name in whole)
     assert not (tmp_path / "state.pt").exists()
+    end = train_on_phantoms(network(), stream(), replace(schedule, middle=None), tmp_path / "end.pt").state_dict()
+    for name in (name for name in whole if whole[name].is_floating_point()):
+        torch.testing.assert_close(whole[name], (middle[name] + end[name]) / 2)
     fresh = network().state_dict()
     assert not torch.equal(whole["encoder.stem.conv_0.conv.weight"], fresh["encoder.stem.conv_0.conv.weight"])
