@@ -18,7 +18,7 @@ $(STAMP): requirements.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
-# Takes at most five minutes on two cores. Studies can be resumed, so an interrupted demo continues where it stopped.
+# Takes five minutes on two cores. Studies can be resumed, so an interrupted demo continues where it stopped.
 # Its patients have different hearts and scanners than those used to train the shipped weights. `make demo SEED=1` has
 # other patients, pre-trainings and labelled patients.
 SEED ?= 0
@@ -30,7 +30,7 @@ demo: $(STAMP)   ## phantom hospitals -> federated pre-training -> fine-tuning -
 weights: $(STAMP) ## train the weights of the bundles, only on phantoms (about 2 hours on one idle core)
 	OMP_NUM_THREADS=1 $(BIN)/python -m fclseg.finetune.weights
 
-test: lint types ## style, types, and all tests except the nightly ones (under 9 minutes on 2 cores)
+test: lint types ## style, types, and all tests except the nightly ones (12 minutes on 2 cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
 nightly: $(STAMP) ## only the tests that are too long for every run

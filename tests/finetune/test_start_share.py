@@ -1,10 +1,12 @@
 """The network that a fine-tuning starts from has a share in the final weights."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from fclseg.finetune.network import settings_for
-from fclseg.finetune.run import FinetuneSpec
+from fclseg.finetune.run import FinetuneSpec, training_config
 from fclseg.networks.loading import read_tensors
 from fclseg.networks.model_file import MODEL
 from fclseg.presets import get_preset
@@ -50,6 +52,14 @@ def test_more_labelled_patients_train_longer_and_leave_the_start_less():
     settings = settings_for(get_preset("standard"), str(SHIPPED)).finetuning
     assert [settings.epochs_for(steps) for steps in (2, 8, 60)] == [60, 50, 50]
     assert [settings.share_for(steps) for steps in (1, 2, 8, 32)] == pytest.approx([0.5, 0.5, 0.25, 0.125])
+
+
+def test_the_bundle_leaves_the_start_less_if_there_are_more_slices(phantom):
+    spec = FinetuneSpec(phantom, ("patient001",), (), preset="small", pretrained_network=SHIPPED)
+    spec = replace(spec, overrides={"batch_size": 1})  # as many steps as slices: those of many patients
+    config = training_config(spec, None, progress=False)
+    steps = config.get_parsed_content("steps_per_epoch")
+    assert steps > 8 and config.get_parsed_content("start_share") == pytest.approx(0.5 * (2 / steps) ** 0.5)
 
 
 def test_random_weights_have_no_share(phantom):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fclseg.phantom import body
 from fclseg.phantom.dataset import draw_heart, draw_scanner, scan
 from fclseg.phantom.heart import LV, MYO, beat
 
@@ -53,3 +54,20 @@ def test_contracted_cavities_show_as_much_blood_as_those_of_patients():
                     shares.append((shown[labels == LV] > (wall + pool) / 2).mean())
     assert len(contracted) > 20 and len(relaxed) > 20
     assert 0.31 < np.median(contracted) < 0.55 and 0.6 < np.median(relaxed) < 0.82
+
+
+def test_the_slanted_mitral_plane_shows_in_the_base_only(monkeypatch):
+    """Labels and slices far below the valve are the same as with a plane that is parallel to the slices."""
+    heart, scanner = draw_heart(SEED, 1), draw_scanner(SEED, 1)
+
+    def taken():
+        return scan(heart, scanner, np.random.default_rng(1), 1, np.array([0.99, 0.4]) * heart.length)
+
+    slanted = taken()
+    monkeypatch.setattr(body, "VALVE_TILT", (0.0, 0.0))
+    monkeypatch.setattr(body, "VALVE_MARGIN", (0.0, 0.0))
+    parallel = taken()
+    np.testing.assert_array_equal(slanted.labels, parallel.labels)
+    base, middle = (np.abs(slanted.images[:, :, z, 0] - parallel.images[:, :, z, 0].astype(float)) for z in (0, 1))
+    within = slanted.labels[:, :, 0, 0] > 0
+    assert base[within].mean() > 10 * max(middle.mean(), 0.1)
