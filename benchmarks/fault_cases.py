@@ -92,7 +92,7 @@ def same_site_twice(bench: FaultBench, run: str) -> str:
     """A copy of the site's kit is started on another machine for 30 seconds."""
     copy = bench.out / "copied-kit"
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(bench.federation.kit(SITE), copy, ignore=shutil.ignore_patterns("*.fl", "runs", "log*"))
+    shutil.copytree(bench.federation.kit(SITE), copy, ignore=shutil.ignore_patterns("*.fl", "runs", "log.*"))
     bench.federation.start("copy", copy)
     time.sleep(30)
     bench.federation.stop("copy")
