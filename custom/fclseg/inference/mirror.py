@@ -14,7 +14,9 @@ SUSPECT_LIKENESS = 0.85
 SUSPECT_RATIO = 0.35
 """Only images below one of these are segmented once more: likeness, or the volume of the RV relative to the LV."""
 MARGIN = 0.03
-"""By how much the mirrored image must look more like a heart."""
+"""By how much the mirrored image must look more like a heart. In 42 patients (every fourth of ACDC, every third of
+M&Ms; the figures were fixed on six patients, five of them among these), ED or ES said so for all 42 when mirrored, and
+for one as it is, in which no heart was found."""
 
 
 def is_mirrored(measured: Measurement, voxels: np.ndarray, volume: Volume, segmenter: Segmenter) -> bool:
