@@ -181,6 +181,11 @@ def test_a_page_says_what_brackets_mean(tmp_path):
     assert "expected with 90 %, from 66 labelled patients." in text
 
 
+def test_no_change_is_no_negative_zero():
+    earlier = Earlier("", {"LV ejection fraction": 60.3})
+    assert earlier.change(heart().value("LV ejection fraction")) == "60 % (+0 points)"
+
+
 def cone(slices=10):
     """A heart that gets smaller from base to apex, with the RV where it usually is."""
     x, y, s = np.meshgrid(np.arange(60), np.arange(60), np.arange(slices), indexing="ij")

@@ -88,7 +88,8 @@ def _values_page(result: PatientResult, anatomy: Anatomy, provenance: Provenance
         )
         page.row(cells, places, ("black", bad, "black", "#57606a"))
     page.y -= LINE
-    for text in (earlier.title if earlier else "", result.about_intervals, *_about_body(result)):
+    dated = earlier is not None and " of " in earlier.title
+    for text in (earlier.title if earlier and dated else "", result.about_intervals, *_about_body(result)):
         if text:
             page.add(text)
     for text in dict.fromkeys(f"* {value.caution}" for value in result.values if value.caution):
