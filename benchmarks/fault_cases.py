@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from fault_bench import LATE, SITES, FaultBench, fill, until
+import damage_cases
+from fault_bench import LATE, FaultBench, fill, until
 from parties import SERVER
 
 from fclseg.errors import FCLSegError
 
-SITE, OTHER = SITES
-NOTHING = "nothing"
+SITE, NOTHING = damage_cases.SITE, damage_cases.NOTHING
 Case = Callable[[FaultBench, str], str]
 """(bench, name of the run) -> what the operator did."""
 
@@ -92,7 +92,7 @@ def same_site_twice(bench: FaultBench, run: str) -> str:
     """A copy of the site's kit is started on another machine for 30 seconds."""
     copy = bench.out / "copied-kit"
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(bench.federation.kit(SITE), copy, ignore=shutil.ignore_patterns("*.fl", "runs", "log*"))
+    shutil.copytree(bench.federation.kit(SITE), copy, ignore=shutil.ignore_patterns("*.fl", "runs", "log.*"))
     bench.federation.start("copy", copy)
     time.sleep(30)
     bench.federation.stop("copy")
@@ -143,4 +143,10 @@ CASES: dict[str, Case] = {
     "two-sites-one-name": same_site_twice,
     "two-runs-one-name": same_run_twice,
     "slow-start": slow_start,
+    "truncated-state": damage_cases.truncated_state,
+    "flipped-bit": damage_cases.flipped_bit,
+    "second-server": damage_cases.second_server,
+    "added-patient": damage_cases.added_patient,
+    "join-through-a-pipe": damage_cases.join_through_a_pipe,
+    "complete-run-again": damage_cases.complete_run_again,
 }

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import socket
+import tempfile
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -51,6 +53,26 @@ def test_a_sound_kit_has_no_faults_and_every_check_says_what_it_found(kit):
 def test_a_folder_that_is_no_kit(tmp_path):
     (fault,) = check_kit(tmp_path)
     assert fault.fault == f"{tmp_path} is not a complete startup kit (no {CONFIG}): unpack the kit again"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
+def test_a_kit_of_another_account_as_in_a_container(kit):
+    """The kit is private (0700), and its parent can be entered by everybody."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        path = shutil.copytree(kit.path, Path(folder) / "kit")
+        os.chmod(path, 0o700)
+        reader, writer = os.pipe()
+        if (child := os.fork()) == 0:  # a process that is another account for good
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(writer, json.dumps([result.fault for result in check_kit(path)]).encode())
+            os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)
+        with os.fdopen(reader) as said:
+            (fault,) = json.load(said)
+    assert fault.startswith(f"account 65534 cannot use {path}, which belongs to account 0: chown -R 65534 {path}")
 
 
 def _no_data(kit, other):

@@ -16,6 +16,7 @@ from fclseg.federation.states import to_arrays
 from fclseg.flare.executor import SiteExecutor
 from fclseg.flare.learner import SiteLearner
 from fclseg.flare.wire import REASON, to_shareable
+from fclseg.hospital import problems
 from fclseg.methods.registry import build_method
 
 TINY = {"channels": [2, 4], "hidden": 4, "batch_size": 4}
@@ -45,3 +46,12 @@ def test_only_the_kind_of_a_problem_leaves(fault, tmp_path, caplog, capfd, monke
     for text in (str(dict(reply)), caplog.text, printed.out, printed.err):
         assert NAME not in text and str(tmp_path) not in text
     assert (kit / "runs" / "problems.log").stat().st_size > 100
+
+
+def test_a_site_that_fails_for_weeks_does_not_fill_its_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(problems, "MOST_BYTES", 1000)
+    for number in range(100):
+        problems.note_problem(tmp_path, f"round {number}", ValueError("x" * 300))
+    kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert kept.keys() == {"problems.log", "problems.log.1"}
+    assert "round 99" in kept["problems.log"] and sum(map(len, kept.values())) < 3000

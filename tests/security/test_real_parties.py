@@ -171,7 +171,6 @@ def test_a_job_with_code_is_not_run(sites):
     job, proof = real_job(sites), sites.out / "code-ran"
     (job / "app" / "custom").mkdir()
     (job / "app" / "custom" / "evil.py").write_text(f"open({str(proof)!r}, 'w')\n")
-    edited(job, lambda d: d["components"].append({"id": "x", "path": "evil.Evil", "args": {}}))
     with pytest.raises(FCLSegError, match=r"the job brings code \(custom/evil.py\)"):
         sites.submit(job)
     assert not proof.exists()
@@ -179,7 +178,7 @@ def test_a_job_with_code_is_not_run(sites):
 
 def test_a_reference_to_the_servers_environment_is_refused_at_submission(sites):
     with pytest.raises(FCLSegError, match="contains a reference"):
-        sites.submit(real_job(sites, run="leak-{$PATH}"))
+        sites.submit(edited(real_job(sites), lambda document: document.update(note="leak-{$PATH}")))
 
 
 def test_a_lead_cannot_start_from_any_file_of_the_server(sites):

@@ -12,9 +12,6 @@ from fclseg.text import printable
 if TYPE_CHECKING:
     from fclseg.flare.kits.kit_check import Result
 
-if TYPE_CHECKING:
-    from fclseg.flare.kits.kit_check import Result
-
 
 def register(commands: Commands) -> None:
     joining = commands.add_parser(
@@ -68,8 +65,8 @@ def join(arguments: argparse.Namespace) -> Answer:
     from fclseg.flare.kits.service import install_service, start_kit
 
     kit = Kit(arguments.kit.absolute())
-    if kit.missing:
-        raise FCLSegError(f"{kit.path} is not a complete startup kit (no {kit.missing[0]}): unpack the kit again")
+    if kit.unusable:
+        raise FCLSegError(kit.unusable)
     if arguments.data is not None:
         kit.set_data(arguments.data.absolute())
     if faults := [one for one in _report(kit.path) if one.fault]:
@@ -77,7 +74,7 @@ def join(arguments: argparse.Namespace) -> Answer:
             f"{kit.site} has {len(faults)} faults and was not started: fix them and run the command again"
         )
     if arguments.service:
-        print(f"{kit.site} runs as the service {install_service(kit)}")
+        print(f"{kit.site} runs as the service {install_service(kit.site, kit.path)}")
     elif arguments.start:
         start_kit(kit.path)
         print(f"{kit.site} was started; {kit.path / 'log.txt'} shows what it does")

@@ -13,6 +13,9 @@ from fclseg.errors import PublicError
 from fclseg.files import private_folder
 
 FILE = "problems.log"
+MOST_BYTES = 10_000_000
+"""A larger file gets the ending ``.1`` and replaces the one that had it, so that a site that fails for weeks does not
+fill its disk."""
 
 
 def note_problem(runs: Path, what: str, error: BaseException) -> None:
@@ -21,6 +24,8 @@ def note_problem(runs: Path, what: str, error: BaseException) -> None:
     story = "".join(traceback.format_exception(error))
     try:
         private_folder(runs)
+        if (runs / FILE).exists() and (runs / FILE).stat().st_size > MOST_BYTES:
+            os.replace(runs / FILE, runs / f"{FILE}.1")
         descriptor = os.open(runs / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError:
         return

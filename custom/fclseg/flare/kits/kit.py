@@ -1,6 +1,7 @@
 """A site's startup kit on its own disk: the server's address, the certificate, and the site's own settings."""
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,19 @@ class Kit:
     @property
     def missing(self) -> list[str]:
         return [name for name in FILES if not (self.path / name).is_file()]
+
+    @property
+    def unusable(self) -> str:
+        """Why this account cannot use the folder as a kit; empty if it can. A kit is private to one account, and a
+        container may run as another one."""
+        account = os.geteuid()
+        if self.path.is_dir() and not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
+            return (
+                f"account {account} cannot use {self.path}, which belongs to account {self.path.stat().st_uid}: chown "
+                f"-R {account} {self.path}, or run as its owner (a container: USER_ID or --userns=keep-id)"
+            )
+        missing = self.missing
+        return f"{self.path} is not a complete startup kit (no {missing[0]}): unpack the kit again" if missing else ""
 
     @cached_property
     def _client(self) -> dict[str, Any]:

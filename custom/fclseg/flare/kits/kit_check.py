@@ -46,8 +46,8 @@ class Fault(FCLSegError):
 def check_kit(path: Path, with_server: bool = True) -> Iterator[Result]:
     """All checks in order. The kit's contents are checked only if its files are complete."""
     kit = Kit(path)
-    if kit.missing:
-        yield Result("kit", fault=f"{path} is not a complete startup kit (no {kit.missing[0]}): unpack the kit again")
+    if kit.unusable:
+        yield Result("kit", fault=kit.unusable)
         return
     named: set[str] = set()
     for name, check in CHECKS.items():

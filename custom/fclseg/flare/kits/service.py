@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fclseg.errors import FCLSegError
 from fclseg.files import write_text
-from fclseg.flare.kits.kit import START, Kit
+from fclseg.flare.kits.kit import START
 
 OUTPUT = "start.log"
 """What a party prints that was started in the background."""
@@ -48,7 +48,8 @@ def unit(name: str, kit: Path) -> str:
 def start_kit(kit: Path) -> None:
     """Start a party in the background with its kit's own script, which restarts it when it ends."""
     environment = {**os.environ, "PATH": search_path(os.environ.get("PATH", ""))}
-    with open(kit / OUTPUT, "w") as output:  # not our own output: the party would keep it open for whoever reads it
+    # Not our own output: the party would keep it open for whoever reads it. Appended, so that it can be emptied.
+    with open(kit / OUTPUT, "a") as output:
         done = subprocess.run(
             ["bash", str(kit / START)],
             env=environment,
@@ -62,19 +63,19 @@ def start_kit(kit: Path) -> None:
         raise FCLSegError(f"{kit / START} ended with code {done.returncode}: {kit / OUTPUT} has the reason")
 
 
-def install_service(kit: Kit) -> str:
-    """Write the unit of a site for this account and start it. Returns the service's name."""
-    name = f"fclseg-{kit.site}.service"
+def install_service(party: str, kit: Path) -> str:
+    """Write the unit of a party for this account and start it. Returns the service's name."""
+    name = f"fclseg-{party}.service"
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
-    write_text(folder / name, unit(kit.site, kit.path))
+    write_text(folder / name, unit(party, kit))
     if shutil.which("systemctl") is None:
-        raise FCLSegError(f"{folder / name} was written, but this machine has no systemd: start the site with --start")
+        raise FCLSegError(f"{folder / name} was written, but this machine has no systemd: start {kit / START} instead")
     try:
         subprocess.run(["systemctl", "--user", "daemon-reload"], check=True, capture_output=True, text=True)
         subprocess.run(["systemctl", "--user", "enable", "--now", name], check=True, capture_output=True, text=True)
     except subprocess.CalledProcessError as error:
         raise FCLSegError(
-            f"systemd did not start {name} ({error.stderr.strip()}): log in as the account that runs it, with "
-            "`loginctl enable-linger` once, or use --start"
+            f"{folder / name} was written, but systemd did not start it ({error.stderr.strip()}): log in as the "
+            f"account that runs it, with `loginctl enable-linger` once, or start {kit / START} instead"
         ) from None
     return name
