@@ -64,7 +64,7 @@ def make_folder(folder: Path) -> None:
     run = folder / "run"
     run.mkdir()
     (run / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (run / "config.json").write_text(json.dumps({"settings": {"job": "fcl"}, "sites": [], "id": "a"}))
+    (run / "config.json").write_text(json.dumps({"format": FORMAT, "settings": {"job": "fcl"}, "sites": [], "id": "a"}))
     (run / "result.json").write_text(json.dumps({"encoders": {"": "encoder.safetensors"}, "model": "m.safetensors"}))
     (run / "failure.json").write_text(json.dumps({"reason": "no site answered"}))
     patients = [f"p{n}" for n in range(12)]
