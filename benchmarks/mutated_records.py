@@ -27,6 +27,7 @@ from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.assignment import read_assignment
 from fclseg.data.sites import Splits
 from fclseg.documents import read_json
+from fclseg.engine.messages import FORMAT
 from fclseg.engine.place import read_site_file
 from fclseg.engine.run_folder import RunFolder
 from fclseg.hospital.policy import Policy
