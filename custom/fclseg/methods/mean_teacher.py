@@ -7,9 +7,6 @@ in both directions (Bai et al. 2023, "Bidirectional copy-paste"), so that both k
 and target are whole U-Nets with the same roles as in FCLOpt, so PTNU and DP apply unchanged.
 """
 
-from functools import cache
-from typing import TYPE_CHECKING
-
 import torch
 from torch import nn
 from torch.nn import functional
@@ -18,20 +15,21 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.data.augment import augment_maps
 from fclseg.data.sampler import Batch
 from fclseg.methods.base import frozen_copy, move_average
+from fclseg.methods.labelled_loss import soft_dice
 from fclseg.methods.segmenter import SegmentationMethod
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.statistics import statistics_kept
 from fclseg.networks.unet import Encoder
 from fclseg.presets import Preset
 
-if TYPE_CHECKING:
-    from monai.losses import DiceCELoss
-
 SHARPNESS = 0.5
 """The temperature T of ``sharpen``."""
 
 MIXED = 0.5
 """Fraction of the slices with a box of another one. Without boxes half of the gain is lost (four hospitals)."""
+
+DICE_WEIGHT = 0.5
+"""Of soft Dice beside cross entropy. It enlarges uncertain structures, and a teacher passes that on."""
 
 BOX_AREA = (0.2, 0.55)
 """Of the slice."""
@@ -72,9 +70,8 @@ def agreement(
     sharpness: float = SHARPNESS,
     mixed: float = MIXED,
 ) -> torch.Tensor:
-    """Cross entropy and Dice loss of the online network on ``strong_views`` of unlabelled images."""
-    views, belief = strong_views(target, images, generator, sharpness, mixed)
-    return _criterion()(online(views), belief)
+    """The loss of the online network on ``strong_views`` of unlabelled images."""
+    return _loss(online, strong_views(target, images, generator, sharpness, mixed))
 
 
 def boxes(images: torch.Tensor, fraction: float, generator: torch.Generator) -> torch.Tensor:
@@ -96,11 +93,11 @@ def pasted(mask: torch.Tensor, source: Labelled, onto: Labelled) -> Labelled:
     return torch.where(mask, source[0], onto[0]), torch.where(mask, source[1], onto[1])
 
 
-@cache
-def _criterion() -> "DiceCELoss":
-    from monai.losses import DiceCELoss
-
-    return DiceCELoss(softmax=True)
+def _loss(online: nn.Module, labelled: Labelled) -> torch.Tensor:
+    """Cross entropy, and soft Dice over the batch."""
+    images, truth = labelled
+    scores = online(images)
+    return functional.cross_entropy(scores, truth) + DICE_WEIGHT * soft_dice(scores, truth)
 
 
 class MeanTeacher(SegmentationMethod):
@@ -125,13 +122,13 @@ class MeanTeacher(SegmentationMethod):
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         patients = strong_views(self.target, batch.images, generator, self.sharpness, self.mixed)
         if not self.anchor:
-            return _criterion()(self.online(patients[0]), patients[1])
+            return _loss(self.online, patients)
         phantoms = self._phantoms(len(batch.images), generator)
         mask = boxes(batch.images, self.mixed / 2, generator)
         patients, phantoms = pasted(mask, phantoms, patients), pasted(mask, patients, phantoms)
-        loss = _criterion()(self.online(patients[0]), patients[1])
+        loss = _loss(self.online, patients)
         with statistics_kept(self.online):
-            return loss + self.anchor * _criterion()(self.online(phantoms[0]), phantoms[1])
+            return loss + self.anchor * _loss(self.online, phantoms)
 
     def _phantoms(self, count: int, generator: torch.Generator) -> Labelled:
         """As many augmented phantom slices as there are patients' slices in a batch, with their true classes."""
