@@ -27,6 +27,7 @@ from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.assignment import read_assignment
 from fclseg.data.sites import Splits
 from fclseg.documents import read_json
+from fclseg.engine.messages import FORMAT
 from fclseg.engine.place import read_site_file
 from fclseg.engine.run_folder import RunFolder
 from fclseg.hospital.policy import Policy
@@ -64,7 +65,7 @@ def make_folder(folder: Path) -> None:
     run = folder / "run"
     run.mkdir()
     (run / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (run / "config.json").write_text(json.dumps({"settings": {"job": "fcl"}, "sites": [], "id": "a"}))
+    (run / "config.json").write_text(json.dumps({"format": FORMAT, "settings": {"job": "fcl"}, "sites": [], "id": "a"}))
     (run / "result.json").write_text(json.dumps({"encoders": {"": "encoder.safetensors"}, "model": "m.safetensors"}))
     (run / "failure.json").write_text(json.dumps({"reason": "no site answered"}))
     patients = [f"p{n}" for n in range(12)]

@@ -86,6 +86,14 @@ def test_every_table_of_results_is_listed():
     assert listed == {path.name for path in folder.iterdir()} - {"index.csv"}
 
 
+def test_tests_named_by_the_list_of_faults_exist():
+    with (CHECKOUT / "docs" / "results" / "inbox_faults.csv").open(newline="") as file:
+        named = [row["test"].split("::") for row in csv.DictReader(file)]
+    assert len(named) > 20
+    for path, function in named:
+        assert f"def {function}(" in (CHECKOUT / path).read_text(encoding="utf-8"), function
+
+
 def test_the_reference_lists_the_whole_api(monkeypatch):
     monkeypatch.syspath_prepend(CHECKOUT / "docs")
     text = importlib.import_module("generate").api()

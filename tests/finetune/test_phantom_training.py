@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import one_hot
 
 from fclseg.finetune import phantom_training
 from fclseg.finetune.phantom_stream import PhantomStream, phantom_windows
-from fclseg.finetune.phantom_training import Schedule, soft_dice, train_on_phantoms
+from fclseg.finetune.phantom_training import Schedule, train_on_phantoms
+from fclseg.methods.labelled_loss import soft_dice
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.phantom.heart import LV, MYO
 
@@ -45,11 +47,10 @@ def test_a_batch_follows_from_its_step_alone():
 
 
 def test_soft_dice_by_hand():
-    labels = torch.tensor([[[0, 1], [1, 2]]])
-    sure = torch.nn.functional.one_hot(labels, 3).movedim(-1, 1) * 100.0
-    assert soft_dice(sure, labels).item() == pytest.approx(0, abs=1e-6)
+    truth = one_hot(torch.tensor([[[0, 1], [1, 2]]]), 3).movedim(-1, 1)
+    assert soft_dice(truth * 100.0, truth).item() == pytest.approx(0, abs=1e-6)
     wrong = torch.tensor([100.0, 0, 0]).view(1, 3, 1, 1).expand(1, 3, 2, 2)
-    assert soft_dice(wrong, labels).item() == pytest.approx(1 - (1 / 3 + 1 / 2) / 2, abs=1e-6)  # smoothed by one pixel
+    assert soft_dice(wrong, truth).item() == pytest.approx(1 - (1 / 3 + 1 / 2) / 2, abs=1e-6)  # smoothed by one pixel
 
 
 def test_the_rate_rises_stays_and_falls():

@@ -237,6 +237,29 @@ def test_a_flat_folder_of_acdc_names_and_a_pair_of_phases_are_read_as_patients(t
     ]
 
 
+def test_frames_of_one_patient_in_a_folder_of_another_name_are_that_patient(tmp_path):
+    for name in ("patient001_frame01", "patient001_frame12"):
+        write(tmp_path / "export" / f"{name}.nii.gz")
+    cases = find_cases(str(tmp_path / "export"))
+    assert [case.patient for case in cases] == ["patient001"] * 2 and cases.refused == ()
+    (tmp_path / "export" / "Info.cfg").write_text("ED: 1\nES: 12\n")  # the folder of a patient, with wrong names
+    with pytest.raises(DataError, match="named after a different patient than its folder export"):
+        find_cases(str(tmp_path / "export"))
+
+
+def test_two_frames_named_like_acdc_have_an_ejection_fraction():
+    def both(names):
+        volumes = [frame(None, amount, amount, number=i + 1) for i, amount in enumerate((50, 120))]
+        for one, name in zip(volumes, names, strict=True):
+            one.image = f"{name}.nii.gz"
+        return patient_result("p", volumes, ANATOMIES["acdc"], Body())
+
+    flat = both(["patient001_frame01", "patient001_frame12"])
+    assert flat.phases["ED"].frame == 2
+    assert flat.value("LV ejection fraction").number == pytest.approx(100 * 70 / 120)
+    assert both(["patient001_frame01", "patient002_frame01"]).value("LV ejection fraction") is None
+
+
 def test_nan_padding_is_dark_and_nan_in_the_middle_stays(tmp_path):
     voxels = np.random.default_rng(0).random((16, 16, 3)).astype(np.float32) + 5
     for place, expected in ((np.s_[:3], voxels.min()), (np.s_[8, 8], np.nan)):

@@ -2,13 +2,17 @@
 
 import hashlib
 import re
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fclseg.anatomy.families.acdc import ANATOMY
 from fclseg.finetune.agreement import bland_altman, in_words
+from fclseg.inference.calibration import Calibration
 from fclseg.inference.function import patient_result
 from fclseg.inference.measure import Measurement
 from fclseg.inference.overlay import ABOVE, _wrapped, write_overlay
@@ -16,7 +20,7 @@ from fclseg.inference.ranges import age_remark, judge
 from fclseg.inference.report.curve import LINE_HEIGHT, volume_curve
 from fclseg.inference.report.earlier import Earlier
 from fclseg.inference.report.page import Provenance, write_index, write_patient
-from fclseg.inference.report.pdf import write_pdf
+from fclseg.inference.report.pdf import _values_page, write_pdf
 from fclseg.inference.report.provenance import Provenance as Made
 from fclseg.inference.stack import stack_flags, swapped_slices
 from fclseg.inference.tables import patient_values
@@ -85,7 +89,8 @@ def test_one_failure_is_one_flag():
 def test_a_cine_of_two_frames_has_an_ejection_fraction_and_two_files_have_a_reason():
     result = heart(frames=(None, None))
     assert result.value("LV ejection fraction").number == pytest.approx(60)
-    assert result.notes == ["the cine has two frames: the larger ventricle counts as ED, the smaller as ES"]
+    assert result.notes == ["there are two frames: the one with the larger LV counts as ED, the other as ES"]
+    assert heart().notes == [], "frames that Info.cfg names are no guess"
     volumes = [
         Measurement("A", None, f"{i}.nii.gz", {"RV": 90.0, "MYO": 100.0, "LV": 100.0 - i}, {"MYO": 105.0}, [], i)
         for i in (1, 2)
@@ -151,6 +156,34 @@ def test_the_pdf_is_the_same_for_the_same_result(tmp_path):
     texts = [write_pdf(tmp_path, name, result, [], ANATOMY, PROVENANCE).read_bytes() for name in ("a", "b")]
     assert texts[0] == texts[1] and texts[0].startswith(b"%PDF-")
     assert re.search(rb"/Count 2\b", texts[0])
+
+
+@pytest.mark.parametrize("earlier", [None, Earlier("Earlier exam of 2024-03-01 (change)", {"MYO mass": 220.0})])
+@pytest.mark.parametrize("sex", ["male", None])
+def test_no_words_of_the_pdf_are_on_other_words(earlier, sex):
+    """As a renderer places them, with the longest values: intervals, marks, ranges of both sexes."""
+    result = heart(Body(178, 182, 66, sex, 30), lv=(480, 20), rv=(30, 12), myo=290.0)
+    result.values = [replace(one, interval=(one.number * 0.8, one.number * 1.2)) for one in result.values]
+    result.about_intervals = "In brackets: where an expert's value is expected with 90 %"
+    figure = _values_page(result, ANATOMY, PROVENANCE, earlier)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    boxes = [(one.get_text(), one.get_window_extent(renderer)) for one in figure.texts if one.get_text()]
+    assert any(text.endswith("high") for text, _ in boxes) and any("m² (Mosteller" in text for text, _ in boxes)
+    for (first, one), (second, two) in combinations(boxes, 2):
+        assert not one.overlaps(two), (first, second)
+    assert all(box.x1 <= figure.bbox.x1 for _, box in boxes)
+
+
+def test_a_page_says_what_brackets_mean(tmp_path):
+    result = heart()
+    result.about_intervals = Calibration("", 66, (), 0.9, {}, {}).about_intervals
+    text = write_patient(tmp_path, "Anna", result, [], ANATOMY, PROVENANCE).read_text()
+    assert "expected with 90 %, from 66 labelled patients." in text
+
+
+def test_no_change_is_no_negative_zero():
+    earlier = Earlier("", {"LV ejection fraction": 60.3})
+    assert earlier.change(heart().value("LV ejection fraction")) == "60 % (+0 points)"
 
 
 def cone(slices=10):

@@ -169,15 +169,16 @@ def test_collapse_measure_tells_collapsed_from_spread_features():
 
 
 def test_bfloat16_on_a_cpu_is_asked_for_and_changes_only_the_arithmetic(sampler):
-    """With it the round differs in the last digits. On a CPU without such instructions the round is the same."""
+    """With it the round differs in the last digits, of which bfloat16 has eight bits. Nothing is learnt, because steps
+    would enlarge the difference. On a CPU without such instructions the round is the same."""
     device = torch.device("cpu")
     assert not computes_in_bfloat16(device, on_cpu=False)
     losses = []
     for asked in (False, True):
         method = build_method("fclopt", PRESET.changed({"pretraining.bfloat16": asked}), 0)
         optimizer = make_optimizer(method)
-        result = train_round(method, sampler, optimizer, lr=0.1, epochs=1, seed=0, site="site-1", round_number=0)
+        result = train_round(method, sampler, optimizer, lr=0.0, epochs=1, seed=0, site="site-1", round_number=0)
         assert all(parameter.dtype == torch.float32 for parameter in method.parameters())
         losses.append(result.loss)
-    assert losses[1] == pytest.approx(losses[0], rel=0.05)
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
     assert (losses[0] != losses[1]) == computes_in_bfloat16(device, on_cpu=True)

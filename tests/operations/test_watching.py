@@ -151,12 +151,13 @@ def test_the_list_of_runs_names_the_file_that_the_next_step_needs(run, capsys, m
 
 
 def test_a_curve_spans_the_picture_and_marks_rounds_with_a_fault():
-    shown = curve([3.0, 1.0, 2.0], [False, True, False])
-    assert 'points="64.0,8.0 348.0,178.0 632.0,93.0"' in shown
-    assert shown.count("<circle") == 1 and '<circle cx="348.0" cy="178.0"' in shown
-    assert ">3</text>" in shown and ">1</text>" in shown and ">round 1</text>" in shown
-    assert curve([], []) == "<p>no round has finished yet</p>"
-    assert 'points="64.0,8.0"' in curve([4.0], [False])
+    shown = curve("Loss", [3.0, 1.0, 2.0], [False, True, False])
+    assert 'points="60.0,14.0 238.0,230.0 416.0,122.0"' in shown
+    faults = shown.partition('<g class="c1">')[2].partition("</g>")[0]
+    assert faults == '<circle class="dot" cx="238.0" cy="230.0" r="3"/>'
+    assert "Loss, now 2" in shown and ">3</text>" in shown and ">1</text>" in shown and ">round</text>" in shown
+    assert curve("Loss", [], []) == "<p>no round has finished yet</p>"
+    assert "<polyline" in curve("Loss", [4.0], [False])
 
 
 def test_a_page_before_the_first_round(tmp_path):

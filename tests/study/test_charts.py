@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fclseg.study.report.charts import Effect, Series, forest, line_chart, nice_ticks, stacked_bars
+from fclseg.charts import Effect, Series, forest, line_chart, nice_ticks, stacked_bars
 from fclseg.study.report.curves import traffic
 
 

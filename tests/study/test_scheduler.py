@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,8 +15,11 @@ from study_cells import finetuning, pretraining
 
 from fclseg.errors import FCLSegError
 from fclseg.study.cache import Cache
+from fclseg.study.job_options import FilterSpec, JobOptions
 from fclseg.study.progress import Estimate, Progress, duration
-from fclseg.study.scheduler import Scheduler
+from fclseg.study.scheduler import Scheduler, Worker
+
+NOISE = FilterSpec("fclseg.flare.filters.ClipAndNoise", (("clip", 1.0), ("sigma", 0.1)))
 
 
 def run(cells, tmp_path, execute="quick", workers=2):
@@ -29,10 +33,27 @@ def test_pretraining_comes_first_once_and_workers_have_one_thread(tmp_path):
     cells = [finetuning(fold, "fclopt", first) for fold in range(4)] + [finetuning(9)]
     failures, log = run(cells, tmp_path, "slow")
     assert not failures
-    assert [line[0] for line in log] == ["pre-training"] + ["local"] * 5
+    assert sorted(line[0] for line in log[:2]) == ["local", "pre-training"], "what needs none runs beside it"
+    assert [line[0] for line in log[2:]] == ["local"] * 4
     assert {line[-1] for line in log} == {"1"}
     assert len({line[-2] for line in log}) == 2, "both workers had something to do"
     assert all(Cache(tmp_path).get(cell.key)["dice"] == 0.5 for cell in [first, *cells])
+
+
+def test_which_cell_starts_next(tmp_path):
+    """NVFlare's filters make a pre-training run alone; a fine-tuning waits for its own and lets others pass."""
+    scheduler, first, free = Scheduler(Cache(tmp_path), 2), pretraining(), finetuning(9)
+    filtered = replace(first, options=JobOptions.make({}, (NOISE,)))
+    needs = finetuning(0, "fclopt", first)
+    assert scheduler._next([first, needs, free]) == first
+    scheduler.pool = [Worker(None, None, first)]
+    assert scheduler._next([needs, free]) == free
+    assert scheduler._next([needs]) is None
+    assert scheduler._next([filtered, free]) is None
+    scheduler.pool = [Worker(None, None, filtered)]
+    assert scheduler._next([free]) is None
+    scheduler.pool = []
+    assert scheduler._next([filtered, free]) == filtered and scheduler._next([needs, free]) == needs
 
 
 def test_what_is_there_is_not_run_again(tmp_path):
@@ -125,7 +146,9 @@ def test_estimate_knows_what_it_does_not_know():
     estimate.add("local N=4 full", 200)
     assert "about 2 min left" in Progress(7, estimate, stream=io.StringIO()).line(cells, [])
     estimate.add("pre-training", 100)
-    assert estimate.left([pretraining()])[0] == 100, "pre-training has all cores for itself"
+    assert estimate.left([pretraining()])[0] == 50, "a pre-training runs beside other cells"
+    filtered = replace(pretraining(), options=JobOptions.make({}, (NOISE,)))
+    assert estimate.left([filtered])[0] == 100, "with a filter of NVFlare it has all cores for itself"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (89, "89 s"), (600, "10 min"), (7200, "2.0 h")])

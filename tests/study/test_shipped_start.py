@@ -15,6 +15,7 @@ from fclseg.networks.model_file import load_model
 from fclseg.presets import get_preset
 from fclseg.resources import shipped_model
 from fclseg.study.cells import Pretraining
+from fclseg.study.federated import run_here
 from fclseg.study.job_options import JobOptions
 from fclseg.study.plan import Request, plan
 from fclseg.study.pretraining import COMPLETED, complete
@@ -82,6 +83,15 @@ def test_what_a_run_did_not_train_is_that_of_its_start(tmp_path, job):
         learnt = name.startswith(PREFIX) if job == "fcl" else not name.startswith(HEAD)
         assert torch.equal(tensor, (trained if learnt else shipped)[name]), name
     assert load_model(path, "acdc").about.startswith(f"{job}, from shipped weights: ")
+
+
+def test_the_start_reaches_the_run(tmp_path, monkeypatch):
+    Splits.make([f"patient{n:03d}" for n in range(8)], 2, 3, seed=0).save(tmp_path / "splits.json")
+    data, seen = replace(DATA, splits=tmp_path / "splits.json"), []
+    monkeypatch.setattr("fclseg.study.federated.run_in_process", lambda settings, *rest, **more: seen.append(settings))
+    for options in (FROM_SHIPPED, JobOptions.make({"fraction": 0.5}, ())):
+        run_here("fcl", tmp_path / "run", data, PRESET, 0, options)
+    assert [(one.network, one.fraction) for one in seen] == [("shipped", 1.0), (None, 0.5)]
 
 
 @pytest.mark.nightly

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -256,9 +257,14 @@ KINDS = {
 """For each type of setting: the check of a value, and what to give instead."""
 
 
+@cache
+def _kinds() -> dict[str, Any]:
+    return get_type_hints(RunSettings)
+
+
 def _check_kind(name: str, value: Any) -> None:
     """Refuse a value of the wrong type: a job is a file that people edit."""
-    kind = get_type_hints(RunSettings)[name]
+    kind = _kinds()[name]
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     if value is None and NoneType in kinds:
         return

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from fclseg.data.augment import Ranges, augment_labelled
 from fclseg.finetune.phantom_stream import PhantomStream
+from fclseg.methods.labelled_loss import soft_dice
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.randomness import generator
 
@@ -72,19 +73,11 @@ def _step(network: nn.Module, optimizer: torch.optim.Optimizer, stream: PhantomS
     scores = network(images.contiguous(memory_format=torch.channels_last))
     loss = F.cross_entropy(scores, labels[:, 0])
     if not settle:
-        loss = loss + soft_dice(scores, labels[:, 0])
+        loss = loss + soft_dice(scores, F.one_hot(labels[:, 0], scores.shape[1]).movedim(-1, 1))
     optimizer.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(network.parameters(), GRADIENT_NORM)
     optimizer.step()
-
-
-def soft_dice(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """1 - soft Dice of each structure over the whole batch, averaged over the structures."""
-    shares = scores.softmax(dim=1)
-    truth = F.one_hot(labels, shares.shape[1]).movedim(-1, 1)
-    common, sizes = (part.sum(dim=(0, 2, 3)) for part in (shares * truth, shares + truth))
-    return (1 - (2 * common + 1) / (sizes + 1))[1:].mean()
 
 
 @torch.no_grad()

@@ -6,15 +6,15 @@ because a process with PyTorch has half a million objects, and glibc keeps what 
 
 import ctypes
 import gc
+import sys
 from collections.abc import Callable
 from functools import cache
 
+_modules_frozen = 0
+
 
 @cache
-def _prepare() -> Callable[[int], int] | None:
-    """Done once: what has been imported stays, and is not looked at again. Returns glibc's function."""
-    gc.collect()
-    gc.freeze()
+def _glibc_trim() -> Callable[[int], int] | None:
     try:
         return ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):  # another C library has no such function, and needs none
@@ -23,7 +23,10 @@ def _prepare() -> Callable[[int], int] | None:
 
 def return_free_memory() -> None:
     """Takes some milliseconds. Called after each task of a site and after each round of the server."""
-    trim = _prepare()
+    global _modules_frozen
     gc.collect()
-    if trim:
+    if len(sys.modules) != _modules_frozen:  # what a task imported stays, and need not be looked at after each one
+        gc.freeze()
+        _modules_frozen = len(sys.modules)
+    if trim := _glibc_trim():
         trim(0)

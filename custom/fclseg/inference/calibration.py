@@ -59,6 +59,12 @@ class Calibration:
         low, high = max(0.0, min(low, value.number)), max(high, value.number)
         return replace(value, interval=(low, min(high, 100.0) if value.unit == "%" else high))
 
+    @property
+    def about_intervals(self) -> str:
+        """For readers of a report."""
+        share = f"{100 * self.coverage:.0f} %"
+        return f"In brackets: where an expert's value is expected with {share}, from {self.patients} labelled patients"
+
     def write(self, path: Path) -> None:
         write_text(path, json.dumps({"format": 1, **asdict(self)}, indent=1) + "\n")
 

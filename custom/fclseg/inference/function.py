@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fclseg.anatomy.base import Anatomy, Mass
+from fclseg.anatomy.families.acdc import cycle_of
 from fclseg.inference.calibration import Calibration
 from fclseg.inference.cycle import medians, smooth_cycle
 from fclseg.inference.measure import Measurement, cavities, ejection_fraction, first_cavity
@@ -20,6 +21,10 @@ OUTLIER = 0.75
 FEWEST_TO_JUDGE = 5
 LEAST_LIKENESS = 0.7
 NO_HEART = "nothing like a heart was found, so nothing is measured"
+MIRRORED = (
+    "it looks like a heart only if left and right are exchanged: RV and LV may be exchanged, or the image is mirrored "
+    "or turned, so nothing is measured; check how it was exported"
+)
 """Tolerances. The mass of a wall is constant, both ventricles pump the same volume, and the heart stays in place (in
 the label maps of 40 ACDC patients its centre moves by at most 8 mm): a larger difference means that an outline is
 wrong. A frame that is off the curve of the others by more than 3/4 of their range cannot be ED or ES; fewer than five
@@ -40,6 +45,7 @@ class PatientResult:
     remarks: list[str] = field(default_factory=list)  # what is unusual in a result that is probably good
     predicted_dice: dict[str, float] = field(default_factory=dict)  # per structure, if the model was calibrated
     risk: float | None = None  # of a bad result, the same
+    about_intervals: str = ""  # what the intervals of the values mean, the same
 
     @property
     def phases(self) -> dict[str, Measurement]:
@@ -54,9 +60,13 @@ def patient_result(
 ) -> PatientResult:
     """Find the phases if they are not named, compute the function, and collect the flags for review."""
     result = PatientResult(patient, volumes, body=body)
+    named = any(one.phase for one in volumes)
     name_phases(volumes, anatomy)
     phases, shown = result.phases, [one for one in volumes if one.phase] or volumes
     result.flags = _collected([one.flags for one in shown], shown)
+    if any(one.mirrored for one in shown):
+        result.flags = [MIRRORED]
+        return result
     if not _looks_like_a_heart(shown, anatomy):
         result.flags.insert(0, NO_HEART)
         return result
@@ -66,8 +76,8 @@ def patient_result(
         result.values = _function(ed, es, anatomy, body)
         result.flags += _contradictions(ed, es, anatomy)
         result.remarks += _differences(ed, es, anatomy)
-        if len(volumes) == 2 and all(one.frame is not None for one in volumes):
-            result.notes.append("the cine has two frames: the larger ventricle counts as ED, the smaller as ES")
+        if len(volumes) == 2 and not named:
+            result.notes.append("there are two frames: the one with the larger LV counts as ED, the other as ES")
     else:
         result.values = [value for one in volumes for value in _single(one, anatomy)]
         if len(volumes) > 1 and cavities(anatomy):
@@ -104,6 +114,7 @@ def _judge(
     predicted = [calibration.predicted_dice(one.reliability) for one in shown]
     result.predicted_dice = {name: float(np.mean([one[name] for one in predicted])) for name in predicted[0]}
     result.values = calibration.with_intervals(result.values, result.predicted_dice)
+    result.about_intervals = calibration.about_intervals
     result.risk = probability(calibration.risk, features(shown, predicted, first_cavity(anatomy)))
     if result.risk >= calibration.flagged_from:
         dice = ", ".join(f"{name} {value:.2f}" for name, value in result.predicted_dice.items())
@@ -129,7 +140,7 @@ def name_phases(volumes: Sequence[Measurement], anatomy: Anatomy) -> None:
     that the data set names keep their names.
     """
     chosen = cavities(anatomy)
-    cine = len({one.image for one in volumes}) == 1  # two files can be two exams, two frames of one are a cycle
+    cine = len({cycle_of(one.image) for one in volumes}) == 1  # two files can be two exams, two frames are a cycle
     if not chosen or len(volumes) < (2 if cine else 3) or any(one.phase for one in volumes):
         return
     amounts = np.array([one.ml[chosen[0].structure] for one in volumes])

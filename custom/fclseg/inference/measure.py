@@ -52,6 +52,7 @@ class Measurement:
     reliability: dict[str, tuple[float, float]] = field(default_factory=dict)  # agreement and expected Dice
     search: float | None = None  # the heart's part of all that the search took for one
     remarks: list[str] = field(default_factory=list)
+    mirrored: bool = False  # it looks more like a heart if left and right are exchanged
 
     @property
     def likeness(self) -> float:

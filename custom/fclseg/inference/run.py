@@ -28,6 +28,7 @@ from fclseg.inference.calibration import Calibration, load_calibration
 from fclseg.inference.cases import Cases, output_names
 from fclseg.inference.function import PatientResult, patient_result
 from fclseg.inference.measure import Measurement, measure
+from fclseg.inference.mirror import is_mirrored, is_suspect
 from fclseg.inference.overlay import write_overlay
 from fclseg.inference.report.earlier import read_earlier
 from fclseg.inference.report.page import (
@@ -190,6 +191,7 @@ class Inference:
     ) -> list[Path]:
         """Segment the frames of one file and return the label maps. The heart is located in the first frame."""
         near, labels, written = None, [], []
+        first, mirrored = len(measurements), None  # decided once per file: it costs another segmentation
         for volume, voxels in read_images(volumes):
             found = self.segmenter(voxels, volume, near)
             near = found.centre or near
@@ -197,12 +199,16 @@ class Inference:
             frames[len(measurements)] = (volume, voxels, found.labels)
             measured = measure(found, volume.spacing, self.anatomy, **who)
             measured.flags += stack_flags(voxels, found.labels, volume.spacing, self.anatomy)
+            if mirrored is None and is_suspect(measured, self.anatomy):
+                mirrored = is_mirrored(measured, voxels, volume, self.segmenter)
             measurements.append(measured)
             labels.append(found.labels)
             if volume.time_index is None or volume.phase is not None:
                 written.append(self._save(volume, labels.pop()))
         if labels:
             written.append(self._save(volumes[0], np.stack(labels, axis=-1)))
+        for measured in measurements[first:]:
+            measured.mirrored = bool(mirrored)
         return written
 
     def _save(self, volume: Volume, labels: np.ndarray) -> Path:

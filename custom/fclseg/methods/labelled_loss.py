@@ -29,3 +29,14 @@ class LabelledLoss(nn.Module):
             if bool(mask.any())
         ]
         return torch.stack(losses).mean() if losses else scores.sum() * 0
+
+
+def soft_dice(scores: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """1 - soft Dice of each structure over the whole batch, averaged over the structures.
+
+    ``truth`` are shares of the classes [B, C, H, W]. Slice by slice, as in ``DiceCELoss``, a few uncertain pixels in
+    slices without a structure would weigh as much as a whole ventricle in others.
+    """
+    shares = scores.softmax(dim=1)
+    common, sizes = (part.sum(dim=(0, 2, 3)) for part in (shares * truth, shares + truth))
+    return (1 - (2 * common + 1) / (sizes + 1))[1:].mean()

@@ -49,9 +49,13 @@ class SegmentationMethod(Method):
         device = next(self.parameters()).device
         return SliceSampler(store, store.select(), pretraining.batch_size, labels=True, device=device)
 
+    def phantom_batch(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        """Augmented phantom slices [B, 1, H, W] and their classes."""
+        batch = self.phantoms.draw(generator)
+        return augment_labelled(batch.images, batch.label_maps, generator)
+
     def phantom_loss(self, generator: torch.Generator) -> torch.Tensor:
         """The supervised loss of one random batch of phantom slices. BatchNorm keeps the patients' statistics."""
-        batch = self.phantoms.draw(generator)
-        images, labels = augment_labelled(batch.images, batch.label_maps, generator)
+        images, labels = self.phantom_batch(generator)
         with statistics_kept(self.online):
             return self.criterion(self.online(images), labels)

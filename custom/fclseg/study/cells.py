@@ -90,7 +90,12 @@ class Pretraining:
     fold: int | None = None  # leave out the held-out patients of this fold; None: all patients
 
     kind = "pre-training"
-    exclusive = True  # each of its sites is a process; together they use all cores
+
+    @property
+    def exclusive(self) -> bool:
+        """With NVFlare's filters each of its sites is a process, and together they use all cores. Without, its sites
+        take turns in one process with one computing thread."""
+        return bool(self.options.filters)
 
     @cached_property
     def key(self) -> str:

@@ -73,7 +73,7 @@ def _settled(
     values: dict[str, Any] = {"seed": seed, "run": folder.name, "pickup_timeout": PICKUP_SECONDS}
     if start := options.start or get_row(job).start:
         values |= {"network": start, "anatomy": reference(data.anatomy)}
-    settings = RunSettings.of_preset(job, preset, **values, **dict(options.settings), **more)
+    settings = RunSettings.of_preset(job, preset, **{**values, **dict(options.settings), **more})
     settings = replace(settings, min_sites=len(Attendance(sites, settings.fraction, seed).draw(0)))
     start_over_elsewhere(RunFolder(folder), settings, data)
     return sites, settings

@@ -89,8 +89,8 @@ class Scheduler:
             missing[cell.key] = cell
             if isinstance(cell, Finetuning) and cell.pretraining is not None:
                 waiting.append(cell.pretraining)
-        # Pre-training comes first: it uses all cores by itself, and other cells depend on it.
-        return sorted(missing.values(), key=lambda cell: not cell.exclusive), estimate
+        # Pre-training comes first, because other cells depend on it.
+        return sorted(missing.values(), key=lambda cell: not isinstance(cell, Pretraining)), estimate
 
     def _busy(self) -> list[Cell]:
         return [worker.cell for worker in self.pool if worker.cell is not None]
@@ -104,22 +104,37 @@ class Scheduler:
 
     def _start(self, waiting: list[Cell], failures: list[Failure]) -> None:
         """Give the next cells to idle workers. An exclusive cell runs alone."""
-        lost = {failure.cell.key for failure in failures}
-        while waiting:
-            cell, busy = waiting[0], self._busy()
-            needs = cell.pretraining if isinstance(cell, Finetuning) else None
-            if needs is not None and needs.key in lost:
-                failures.append(Failure(waiting.pop(0), f"{needs.describe()} failed"))
-                continue
-            if len(busy) >= self.workers or (busy and (cell.exclusive or busy[0].exclusive)):
-                return
+        self._give_up(waiting, failures)
+        while (cell := self._next(waiting)) is not None:
             worker = self._idle_worker()
             try:
                 worker.connection.send((cell, self.cache.root))
             except BrokenPipeError:  # it died while it was idle
                 self.pool.remove(worker)
                 continue
-            worker.cell = waiting.pop(0)
+            waiting.remove(cell)
+            worker.cell = cell
+
+    def _give_up(self, waiting: list[Cell], failures: list[Failure]) -> None:
+        """Cells whose pre-training failed fail with it."""
+        lost = {failure.cell.key for failure in failures}
+        for cell in list(waiting):
+            if isinstance(cell, Finetuning) and cell.pretraining is not None and cell.pretraining.key in lost:
+                failures.append(Failure(cell, f"{cell.pretraining.describe()} failed"))
+                waiting.remove(cell)
+
+    def _next(self, waiting: Sequence[Cell]) -> Cell | None:
+        """The first cell that can start now. Cells that wait for a pre-training let others go before them."""
+        busy = self._busy()
+        if len(busy) >= self.workers or any(cell.exclusive for cell in busy):
+            return None
+        unfinished = {cell.key for cell in (*waiting, *busy) if isinstance(cell, Pretraining)}
+        for cell in waiting:
+            if cell.exclusive:
+                return None if busy else cell
+            if isinstance(cell, Pretraining) or cell.pretraining is None or cell.pretraining.key not in unfinished:
+                return cell
+        return None
 
     def _idle_worker(self) -> Worker:
         for worker in self.pool:

@@ -13,6 +13,12 @@ _FRAME = re.compile(r"^(?P<patient>.+)_frame(?P<frame>\d+)(?P<gt>_gt)?$")
 _CINE = re.compile(r"^(?P<patient>.+)_4d$")
 
 
+def cycle_of(image: str) -> str:
+    """What the frames of one cycle share in their names: patient001 of patient001_frame12.nii.gz; else the name."""
+    match = _FRAME.match(stem(Path(image)))
+    return match["patient"] if match else image
+
+
 def is_patient_folder(files: list[Path]) -> bool:
     return any(path.name == INFO for path in files) or any(
         _FRAME.match(stem(path)) or _CINE.match(stem(path)) for path in nifti_files(files)
@@ -41,12 +47,13 @@ def read(scan: Scan, tree: Tree) -> None:
 
 
 def _patients(folder: Path, files: list[Path]) -> dict[str, list[Path]]:
-    """The files of each patient of a folder: one, named like the folder, or several in a flat folder."""
+    """The files of each patient of a folder: one, named like the folder, or those of a flat folder."""
     groups: dict[str, list[Path]] = {}
     for path in nifti_files(files):
         match = _FRAME.match(stem(path)) or _CINE.match(stem(path))
         groups.setdefault(match["patient"] if match else "", []).append(path)
-    flat = len(groups) > 1 and "" not in groups and folder.name not in groups
+    own = any(path.name == INFO for path in files) and len(groups) == 1  # a patient's folder, with wrong names
+    flat = groups and "" not in groups and folder.name not in groups and not own
     return groups if flat else {folder.name: files}
 
 

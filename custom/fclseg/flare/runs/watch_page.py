@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from fclseg.charts import Series, line_chart
 from fclseg.errors import FCLSegError
 from fclseg.flare.runs.overview import FAILED, STOPPED, RunOverview, age
 from fclseg.text import one_line
 
 REFRESH_SECONDS = 5
-WIDTH, HEIGHT, LEFT, MARGIN, BELOW = 640, 200, 64, 8, 22
-"""Of a chart; its numbers stand to the left of it and below it."""
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
@@ -31,9 +30,10 @@ dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; } h1 span { font-si
 table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .25rem .6rem .25rem 0; }
 tr + tr { border-top: 1px solid var(--line); } .fault { color: var(--fault); }
 svg { width: 100%; height: auto; overflow: visible; }
-svg text { font-size: 12px; fill: currentColor; opacity: .7; } svg line { stroke: var(--line); }
-polyline { fill: none; stroke: var(--curve); stroke-width: 2; } circle { fill: var(--fault); }
-td:first-child { white-space: nowrap; } @media (max-width: 30rem) { svg text { font-size: 16px; } }
+figure { margin: 1.6rem 0 0; } figcaption { font-size: 1.1rem; font-weight: bold; } svg.key { width: 22px; }
+svg text { font-size: 12px; fill: currentColor; opacity: .7; } .grid, .axis { stroke: var(--line); }
+.c0 { --c: var(--curve); } .c1 { --c: var(--fault); } .line { fill: none; stroke: var(--c); stroke-width: 2; }
+.dot { fill: var(--c); } .legend { list-style: none; padding: 0; } td:first-child { white-space: nowrap; }
 """
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><meta http-equiv="refresh" content="{refresh}">
@@ -43,8 +43,8 @@ PAGE = """<!doctype html>
 <table id="sites"><tr><th>site</th><th>round</th><th>loss</th><th>seconds</th><th>MB</th><th>state</th></tr>
 {sites}</table>
 <h2>Faults</h2><ul id="faults">{faults}</ul>
-<h2>Loss</h2>{loss}
-<h2>Megabytes per round</h2>{traffic}</body></html>
+{loss}
+{traffic}</body></html>
 """
 FAULT = ' class="fault"'
 
@@ -72,8 +72,8 @@ def render(run: RunOverview, now: float | None = None) -> str:
         state=run.state,
         facts="".join(f"<dt>{name}</dt><dd>{html.escape(fact)}</dd>" for name, fact in facts.items()),
         sites="\n".join(_row(row, fault=row[-1] != "ok") for row in rows),
-        loss=curve([record["loss"] for record in run.records], late),
-        traffic=curve([_megabytes(record) for record in run.records], late),
+        loss=curve("Loss", [record["loss"] for record in run.records], late),
+        traffic=curve("Megabytes per round", [_megabytes(record) for record in run.records], late),
         faults="".join(f"<li{FAULT}>{html.escape(fault)}</li>" for fault in run.faults) or "<li>none</li>",
     )
 
@@ -90,24 +90,14 @@ def _megabytes(record: dict[str, Any]) -> float:
     return sum(part.get("wire", 0) for site in record.get("bytes", {}).values() for part in site.values()) / 1e6
 
 
-def curve(values: Sequence[float], faults: Sequence[bool]) -> str:
-    """A line over the rounds as SVG, with its minimum and maximum, and a dot at each round in which a site failed."""
+def curve(title: str, values: Sequence[float], faults: Sequence[bool]) -> str:
+    """A line over the rounds, with a dot at each round in which a site failed."""
     if not values:
         return "<p>no round has finished yet</p>"
-    low, high = min(values), max(values)
-    right, bottom = WIDTH - MARGIN, HEIGHT - BELOW
-    across = (right - LEFT) / max(1, len(values) - 1)
-    down = (bottom - MARGIN) / ((high - low) or 1)
-    points = [(f"{LEFT + across * n:.1f}", f"{MARGIN + down * (high - value):.1f}") for n, value in enumerate(values)]
-    parts = [f"<title>{len(values)} rounds, {low:.4g} to {high:.4g}, now {values[-1]:.4g}</title>"]
-    for y, value in {bottom: low, MARGIN: high}.items():
-        parts.append(f'<line x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4}" text-anchor="end">{value:.4g}</text>')
-    parts.append(f'<text x="{LEFT}" y="{HEIGHT - 4}">round 1</text>')
-    parts.append(f'<text x="{right}" y="{HEIGHT - 4}" text-anchor="end">{len(values)}</text>')
-    parts.append(f'<polyline points="{" ".join(map(",".join, points))}"/>')
-    parts += [f'<circle cx="{x}" cy="{y}" r="4"/>' for (x, y), fault in zip(points, faults, strict=True) if fault]
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(parts)}</svg>'
+    rounds = range(1, len(values) + 1)
+    failed = [value if fault else None for value, fault in zip(values, faults, strict=True)]
+    lines = [Series("all sites", rounds, values), Series("a site failed", rounds, failed, line=False)]
+    return line_chart(f"{title}, now {values[-1]:.4g}", lines, "round", title)
 
 
 def metrics(run: RunOverview, now: float | None = None) -> str:

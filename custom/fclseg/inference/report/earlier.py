@@ -26,7 +26,8 @@ class Earlier:
             return "–"
         digits = 1 if value.unit.startswith("l/min") else 0
         unit = "points" if value.unit == "%" else value.unit
-        return f"{before:.{digits}f} {value.unit} ({value.number - before:+.{digits}f} {unit})"
+        change = round(value.number - before, digits) + 0.0  # never "-0"
+        return f"{before:.{digits}f} {value.unit} ({change:+.{digits}f} {unit})"
 
 
 def read_earlier(path: Path, patient: str) -> Earlier:

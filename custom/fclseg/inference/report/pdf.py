@@ -73,9 +73,9 @@ def _values_page(result: PatientResult, anatomy: Anatomy, provenance: Provenance
             page.add(f"- {flag}", color=WARN)
     page.y -= LINE
     judged = judge(result, anatomy)
-    places = (LEFT, 0.36, 0.48, 0.62) if earlier else (LEFT, 0.36, 0.52, 0.52)
-    page.row(("Quantity", "Value", earlier.title if earlier else "", f"Healthy {people(result.body)}"),
-             (LEFT, 0.36, 0.48, 0.76) if earlier else places, ("black",) * 4, weight="bold")  # fmt: skip
+    places = (LEFT, 0.32, 0.56, 0.72) if earlier else (LEFT, 0.34, 0.60, 0.60)
+    page.row(("Quantity", "Value", "Earlier (change)" if earlier else "", f"Healthy {people(result.body)}"),
+             places, ("black",) * 4, weight="bold")  # fmt: skip
     for value in result.values:
         one = judged.get(value.name)
         mark = f"  {one.outside}" if one is not None and one.outside else ""
@@ -86,8 +86,12 @@ def _values_page(result: PatientResult, anatomy: Anatomy, provenance: Provenance
             earlier.change(value) if earlier else "",
             one.text if one is not None else "",
         )
-        page.row(cells, (LEFT, 0.36, 0.48, 0.76) if earlier else places, ("black", bad, "black", "#57606a"))
+        page.row(cells, places, ("black", bad, "black", "#57606a"))
     page.y -= LINE
+    dated = earlier is not None and " of " in earlier.title
+    for text in (earlier.title if earlier and dated else "", result.about_intervals, *_about_body(result)):
+        if text:
+            page.add(text)
     for text in dict.fromkeys(f"* {value.caution}" for value in result.values if value.caution):
         page.add(text)
     for text in [*dict.fromkeys(one.normal.source for one in judged.values()), age_remark(result, judged)]:
@@ -96,6 +100,13 @@ def _values_page(result: PatientResult, anatomy: Anatomy, provenance: Provenance
         page.add(f"About the images: {note}")
     page.add(f"FCLSeg {provenance.version}, {provenance.model}, SHA-256 {provenance.digest}", 7.5, color="#57606a")
     return figure
+
+
+def _about_body(result: PatientResult) -> list[str]:
+    """What indexed values and the output were computed with."""
+    surface, rate = result.body.surface_m2, result.body.heart_rate
+    texts = [] if surface is None else [f"Body surface area (BSA): {surface:.2f} m² (Mosteller's formula)"]
+    return texts if rate is None else [*texts, f"Heart rate: {rate:.0f} beats per minute"]
 
 
 def _pictures_page(result: PatientResult, pictures: Sequence[Path], anatomy: Anatomy) -> Figure:
@@ -119,4 +130,5 @@ def _pictures_page(result: PatientResult, pictures: Sequence[Path], anatomy: Ana
         with Image.open(path) as picture:
             axes.imshow(picture.convert("RGB"))
         axes.axis("off")
+        axes.set_anchor("N")
     return figure

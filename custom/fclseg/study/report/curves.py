@@ -6,10 +6,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from fclseg.charts import Effect, Series, forest, line_chart, stacked_bars
 from fclseg.study.cells import FULL
 from fclseg.study.document import Round, Study
 from fclseg.study.export import MODES, find_entry
-from fclseg.study.report.charts import Effect, Series, forest, line_chart, stacked_bars
 
 
 def efficiency(study: Study, mode: str) -> list[Markup]:

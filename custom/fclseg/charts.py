@@ -28,6 +28,7 @@ class Series:
     spread: Sequence[float | None] = field(default_factory=tuple)  # error bars, +- around y
     dashed: bool = False
     colour: int | None = None
+    line: bool = True  # False: points alone
 
     def points(self) -> list[tuple[float, float, float]]:
         spread = self.spread or [None] * len(self.y)
@@ -121,14 +122,14 @@ def line_chart(
     for i, (colour, line) in enumerate(drawn):
         # Side by side, so that error bars of the same label count do not overlap.
         shift = (i - (len(drawn) - 1) / 2) * min(7.0, 60.0 / len(drawn)) if categories else 0.0
-        body.append(_line(axes, line, colour, shift, markers=categories or len(line.points()) <= 30))
+        body.append(_line(axes, line, colour, shift, markers=categories or not line.line or len(line.points()) <= 30))
     return _figure("".join(body), title, [(line.name, colour, line.dashed) for colour, line in drawn])
 
 
 def _line(axes: Axes, line: Series, colour: int, shift: float, markers: bool) -> str:
     spots = [(axes.px(x) + shift, axes.py(y), axes.py(y - e), axes.py(y + e)) for x, y, e in line.points()]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in spots)
-    parts = [f'<polyline class="line" points="{path}"/>']
+    parts = [f'<polyline class="line" points="{path}"/>'] if line.line else []
     for x, y, low, high in spots:
         if low != high:
             parts.append(f'<line class="error" x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>')
