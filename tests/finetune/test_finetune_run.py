@@ -10,7 +10,7 @@ from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import DataError, FCLSegError
 from fclseg.finetune.handlers import CHECKPOINT
 from fclseg.finetune.plain_errors import user_error
-from fclseg.finetune.run import FinetuneSpec, training_config
+from fclseg.finetune.train import FinetuneSpec, training_config
 from fclseg.networks.loading import read_tensors, save_encoder
 from fclseg.networks.model_file import MODEL, load_model
 from fclseg.networks.unet import Encoder

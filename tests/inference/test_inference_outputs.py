@@ -17,7 +17,7 @@ from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 from fclseg.inference import NOTICE
 from fclseg.inference.cases import find_cases
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.segment import Segmenter, keep_largest_piece
 from fclseg.inference.values import Body
 from fclseg.networks.model_file import TrainedModel

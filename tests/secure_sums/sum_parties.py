@@ -13,7 +13,7 @@ from fclseg.secure_sums.identity import CertifiedSite, RootTrust
 from fclseg.secure_sums.masks import Shape, Vector
 from fclseg.secure_sums.member import Member
 from fclseg.secure_sums.occasion import Occasion
-from fclseg.secure_sums.records import Records
+from fclseg.secure_sums.records import SumRecords
 
 
 class Authority:
@@ -63,7 +63,7 @@ class Federation:
         self.seen = []  # (step, site, answer): everything that reaches the server
 
     def member(self, name, occasion):
-        return Member(self.identities[name], self.trust, occasion, Records(self.folder / name), self.fewest)
+        return Member(self.identities[name], self.trust, occasion, SumRecords(self.folder / name), self.fewest)
 
     def run_sum(self, occasion, vectors, gone=None, context="sent to all"):
         """``gone``: {site: the first step that it does not answer}. Returns the collector after the last step."""

@@ -114,7 +114,7 @@ def _asked(task: Message) -> dict[str, Any]:
 
 def _member(gate: OpenGate, task: str, asked: dict[str, Any]) -> Member:
     from fclseg.secure_sums.member import Member
-    from fclseg.secure_sums.records import Records
+    from fclseg.secure_sums.records import SumRecords
 
     site = gate.site
     if type(asked.get("attempt")) is not int:
@@ -123,7 +123,7 @@ def _member(gate: OpenGate, task: str, asked: dict[str, Any]) -> Member:
         raise PublicError("secure sums need a run with a folder: a site's keys are on its disk")
     occasion = Occasion(site.run_id, gate.task.round_number, task, asked["attempt"])
     trust = trust_of(site.place)
-    return Member(site.identity, trust, occasion, Records(site.memory.folder / "sums"), gate.fewest)
+    return Member(site.identity, trust, occasion, SumRecords(site.memory.folder / "sums"), gate.fewest)
 
 
 def members(gate: OpenGate) -> int:

@@ -23,7 +23,7 @@ Predict = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Heart:
+class FoundHeart:
     centre: Centre
     agreement: float  # its fraction of all that was taken for a heart
 
@@ -33,7 +33,7 @@ def middle(slices: torch.Tensor, count: int) -> torch.Tensor:
     return slices[np.unique((np.linspace(0.25, 0.75, count) * (len(slices) - 1)).round().astype(int))]
 
 
-def find_heart(slices: torch.Tensor, windows: Windows, predict: Predict) -> Heart | None:
+def find_heart(slices: torch.Tensor, windows: Windows, predict: Predict) -> FoundHeart | None:
     """The heart in slices [n, X, Y] without padding. None if nothing is found."""
     few, shape = middle(slices, SEARCHED), slices.shape[1:]
     whole = replace(windows, size=_covering(shape, windows), reach_mm=np.inf)
@@ -46,7 +46,7 @@ def find_heart(slices: torch.Tensor, windows: Windows, predict: Predict) -> Hear
     amounts = ndimage.sum_labels(1 - probabilities[:, 0].numpy(), pieces, range(1, count + 1))
     best = int(np.argmax(amounts))
     _, x, y = ndimage.center_of_mass(pieces == best + 1)
-    return Heart(within(whole.voxel(start, (x, y)), shape), float(amounts[best] / amounts.sum()))
+    return FoundHeart(within(whole.voxel(start, (x, y)), shape), float(amounts[best] / amounts.sum()))
 
 
 def _covering(shape: Sequence[int], windows: Windows) -> int:

@@ -14,7 +14,7 @@ from fclseg.secure_sums.identity import Identity, Trust
 from fclseg.secure_sums.keys import SEED_BYTES, agree, derive, new_seed, seal, split, unseal
 from fclseg.secure_sums.masks import Vector
 from fclseg.secure_sums.occasion import FEWEST, Occasion, SumError, check_survivors, digest
-from fclseg.secure_sums.records import Record, Records
+from fclseg.secure_sums.records import Record, SumRecords
 from fclseg.secure_sums.roster import Advert, Roster
 
 SECRETS = ("masking", "sealing", "own")
@@ -25,7 +25,7 @@ SHARED = ("masking", "own")
 class Member:
     """One site in one sum. ``fewest``: the site's own minimum of sites in a sum."""
 
-    def __init__(self, identity: Identity, trust: Trust, occasion: Occasion, records: Records, fewest: int = FEWEST):
+    def __init__(self, identity: Identity, trust: Trust, occasion: Occasion, records: SumRecords, fewest: int = FEWEST):
         self.identity, self.trust, self.occasion = identity, trust, occasion
         self.records, self.fewest = records, max(fewest, FEWEST)
 

@@ -40,7 +40,7 @@ class Record:
         return known["reply"] if known else None
 
 
-class Records:
+class SumRecords:
     """The folder of a site's sums in one run."""
 
     def __init__(self, folder: Path):
