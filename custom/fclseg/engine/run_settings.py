@@ -93,7 +93,7 @@ class RunSettings(PrivacySettings):
     def read(cls, values: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> "RunSettings":
         """The job's values. FCLSEG_PRESET, FCLSEG_ROUNDS, FCLSEG_SEED and FCLSEG_RUN replace them where set."""
         known = {entry.name for entry in fields(cls)}
-        values = with_present_names(values)
+        values = with_full_names(values)
         if unknown := sorted(set(values) - known):
             raise FCLSegError(
                 f"the job has an unknown setting '{one_line(unknown[0], 60)}': choose from {', '.join(sorted(known))}"
@@ -230,8 +230,8 @@ class RunSettings(PrivacySettings):
         return asdict(self)
 
 
-def with_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a job or run of any version, under their current names."""
+def with_full_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a job or run, those of its preset under their full names."""
     renamed = dict(values)
     if isinstance(renamed.get("changes"), Mapping):
         renamed["changes"] = {full_name(name): value for name, value in _whole_names(renamed["changes"]).items()}
