@@ -13,6 +13,7 @@ from fclseg.engine.messages import FORMAT, Message
 from fclseg.engine.place import LOCAL_FILE
 from fclseg.engine.run_settings import RESERVED, RunSettings
 from fclseg.engine.site import Site
+from fclseg.engine.site_sums import SUMMED
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.states import to_arrays
 from fclseg.flare.controller import check_start
@@ -126,9 +127,20 @@ def test_numbers_leave_after_the_gate_and_only_if_the_policy_lets_them(door, net
 
 
 def test_no_run_takes_the_place_of_a_sites_files():
-    files = {audit.FILE, "audit.lock", budget.LOCK, problems.FILE, ledger.SECRET, ledger.FOLDER, admission.FOLDER}
-    assert files == set(RESERVED)
-    for name in (*RESERVED, "AUDIT.jsonl", "x" * 101, "a\nb", "a\x1b[2Jb", "leak-{$HOME}", "$x", "a/b", ".."):
+    files = {audit.FILE, "audit.lock", budget.LOCK, problems.FILE, f"{problems.FILE}.1", ledger.SECRET}
+    assert files | {ledger.FOLDER, admission.FOLDER, SUMMED} == set(RESERVED)
+    for name in (
+        *RESERVED,
+        "AUDIT.jsonl",
+        "an\u017fwered",
+        "x" * 101,
+        "a\nb",
+        "a\x1b[2Jb",
+        "leak-{$HOME}",
+        "$x",
+        "a/b",
+        "..",
+    ):
         with pytest.raises(FCLSegError, match=r"is not a valid run name|is not a short text on one line"):
             RunSettings.read({"job": "fclopt", "run": name}, {})
     assert RunSettings.read({"job": "fclopt", "run": "Herz 2026 größer"}, {}).run == "Herz 2026 größer"
