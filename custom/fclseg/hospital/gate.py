@@ -80,7 +80,7 @@ class Gate(OpenGate):
             policy.check_components(_names(answer))
             self._check_protections(_names(answer), settings)
             with budget.held():
-                exchange, number = self._exchange(answer), self.task.round_number
+                exchange, number = self._exchange(answer, settings), self.task.round_number
                 ledger = Ledger(
                     self.site.place.runs, self.site.settings.run, fingerprint("", self.site.settings.identity)
                 )
@@ -106,8 +106,9 @@ class Gate(OpenGate):
         self.curves = self.tellable(answer) if policy.curves else {}
         return answer
 
-    def _exchange(self, answer: Message) -> str:
-        """The checksum of a question and its answer without noise: only the same ones may be exchanged again."""
+    def _exchange(self, answer: Message, settings: PrivacySettings) -> str:
+        """The checksum of a question and its answer without noise: only the same ones may be exchanged again. The
+        protections belong to it: two answers with the same noise, but different amounts of it, would show both."""
         received = self.received()
         check_plausible(received)
         self._check_start(received)
@@ -117,7 +118,8 @@ class Gate(OpenGate):
             parts |= {
                 f"{way} {name} {site}": part for name, by_site in states.items() for site, part in by_site.items()
             }
-        return question(parts, (self.task.distance, answer.distance))
+        protections = (settings.shown(), self._noise_share(settings)) if answer.distance is None else ()
+        return question(parts, (self.task.distance, answer.distance, *protections))
 
     def _check_start(self, received: Mapping[str, Arrays]) -> None:
         """In the first round a site knows what must come down, unless the run starts from a file of the server."""
