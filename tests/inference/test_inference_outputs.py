@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from fclseg.anatomy.base import EjectionFraction, Wall
+from fclseg.anatomy.base import EjectionFraction
 from fclseg.anatomy.families.plain import from_labels
 from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
