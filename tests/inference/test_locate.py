@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fclseg.inference.locate import find_heart, middle, move
+from fclseg.inference.locate import find_hearts, middle, move
 from fclseg.inference.windows import Windows
 
 WINDOWS = Windows(size=32, pixel_mm=2.0, spacing=(1.5, 2.5))
@@ -27,16 +27,16 @@ def slices(*discs):
 
 
 @pytest.mark.parametrize("place", [(60, 40), (12, 58), (86, 14)])
-def test_the_largest_and_surest_piece_is_the_heart(place):
-    found = find_heart(slices((*place, 18, 0.9), (45, 20, 9, 0.95)), WINDOWS, bright)
-    assert math.dist(found.centre, place) < 2
+def test_the_largest_pieces_may_be_the_heart(place):
+    found, other = find_hearts(slices((*place, 18, 0.9), (45, 20, 9, 0.95), (70, 60, 3, 0.95)), WINDOWS, bright)
+    assert math.dist(found.centre, place) < 2 and math.dist(other.centre, (45, 20)) < 2, "a small one is noise"
     # Areas of discs go with the square of the radius; each pixel counts with its probability.
-    assert found.agreement == pytest.approx(18**2 * 0.9 / (18**2 * 0.9 + 9**2 * 0.95), abs=0.05)
+    assert found.agreement == pytest.approx(18**2 * 0.9 / (18**2 * 0.9 + (9**2 + 3**2) * 0.95), abs=0.05)
 
 
 def test_whole_slices_are_looked_at_once():
     seen = []
-    find_heart(slices((60, 40, 22, 0.9)), WINDOWS, lambda images: (seen.append(images.shape), bright(images))[1])
+    find_hearts(slices((60, 40, 22, 0.9)), WINDOWS, lambda images: (seen.append(images.shape), bright(images))[1])
     ((count, channels, height, width),) = seen
     assert count == 3 and channels == 1, "three of the slices"
     assert height == width and height % 16 == 0 and height >= max(100 * 1.5, 70 * 2.5) / 2.0
@@ -56,4 +56,4 @@ def test_a_window_moves_to_the_centre_of_what_it_shows():
 
 
 def test_nothing_is_found_in_the_dark():
-    assert find_heart(slices(), WINDOWS, bright) is None
+    assert find_hearts(slices(), WINDOWS, bright) == []

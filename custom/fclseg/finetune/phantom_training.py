@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from fclseg.data.augment import Ranges, augment_labelled
+from fclseg.device import computes_in_bfloat16
 from fclseg.finetune.phantom_stream import PhantomStream
 from fclseg.methods.labelled_loss import soft_dice
 from fclseg.networks.freezable import FreezableUNet
@@ -70,7 +71,9 @@ def train_on_phantoms(network: FreezableUNet, stream: PhantomStream, schedule: S
 
 def _step(network: nn.Module, optimizer: torch.optim.Optimizer, stream: PhantomStream, step: int, settle: bool) -> None:
     images, labels = augment_labelled(*stream.batch(step), generator(stream.seed, "phantom views", step), RANGES)
-    scores = network(images.contiguous(memory_format=torch.channels_last))
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=computes_in_bfloat16(images.device, on_cpu=True)):
+        scores = network(images.contiguous(memory_format=torch.channels_last))
+    scores = scores.float()
     loss = F.cross_entropy(scores, labels[:, 0])
     if not settle:
         loss = loss + soft_dice(scores, F.one_hot(labels[:, 0], scores.shape[1]).movedim(-1, 1))

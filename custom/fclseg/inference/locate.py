@@ -1,9 +1,8 @@
 """Find the heart in an image before it is segmented.
 
-A network that was trained on windows around a heart finds something heart-like in many places. But where it is shown
-whole slices, it is sure of one place, and finds all structures there together. So a few slices through the middle of
-the stack are predicted once, as a whole, and the connected component with the most probability is the heart. A window
-is then moved to the centre of what is found in it until it stays (``segment.py``).
+A few slices through the middle of the stack are predicted once, as a whole. The largest connected components are
+candidates. For each, a window is moved to the centre of what is found in it until it stays, and the heart is where the
+network is then surest of all structures together (``segment.py``): the largest component alone can be a lung.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +16,9 @@ from fclseg.inference.windows import Centre, Windows, within
 
 SEARCHED = 3
 """Slices of a stack in which the heart is searched."""
+
+CANDIDATES, LEAST_AMOUNT = 3, 0.1
+"""At most so many components are looked at, and none that is smaller than this part of the largest."""
 
 Predict = Callable[[torch.Tensor], torch.Tensor]
 """Windows [n, 1, H, W] -> class probabilities [n, C, H, W]."""
@@ -33,20 +35,22 @@ def middle(slices: torch.Tensor, count: int) -> torch.Tensor:
     return slices[np.unique((np.linspace(0.25, 0.75, count) * (len(slices) - 1)).round().astype(int))]
 
 
-def find_heart(slices: torch.Tensor, windows: Windows, predict: Predict) -> FoundHeart | None:
-    """The heart in slices [n, X, Y] without padding. None if nothing is found."""
+def find_hearts(slices: torch.Tensor, windows: Windows, predict: Predict) -> list[FoundHeart]:
+    """Where a heart may be in slices [n, X, Y] without padding, the largest component first."""
     few, shape = middle(slices, SEARCHED), slices.shape[1:]
     whole = replace(windows, size=_covering(shape, windows), reach_mm=np.inf)
     start = (shape[0] // 2, shape[1] // 2)
     probabilities = predict(whole.cut(few, start))
     found = (probabilities.argmax(dim=1) > 0) & whole.inside(start, shape)
     pieces, count = ndimage.label(found.numpy(), structure=np.ones((3, 3, 3)))
-    if count == 0:
-        return None
     amounts = ndimage.sum_labels(1 - probabilities[:, 0].numpy(), pieces, range(1, count + 1))
-    best = int(np.argmax(amounts))
-    _, x, y = ndimage.center_of_mass(pieces == best + 1)
-    return FoundHeart(within(whole.voxel(start, (x, y)), shape), float(amounts[best] / amounts.sum()))
+    hearts = []
+    for piece in np.argsort(-amounts, kind="stable")[:CANDIDATES]:
+        if amounts[piece] >= LEAST_AMOUNT * amounts.max():
+            _, x, y = ndimage.center_of_mass(pieces == piece + 1)
+            place = within(whole.voxel(start, (x, y)), shape)
+            hearts.append(FoundHeart(place, float(amounts[piece] / amounts.sum())))
+    return hearts
 
 
 def _covering(shape: Sequence[int], windows: Windows) -> int:

@@ -10,8 +10,7 @@ from monai.inferers import Inferer, SliceInferer
 
 from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import Preprocessor, unpadded
-from fclseg.inference.blood import cavities_of_blood
-from fclseg.inference.locate import find_heart, middle, move
+from fclseg.inference.locate import find_hearts, middle, move
 from fclseg.inference.quality import contrast_to_noise
 from fclseg.inference.refine import VIEWS, cleaned, keep_largest_piece, views
 from fclseg.inference.reliability import Reliability, reliability
@@ -60,8 +59,7 @@ class Segmenter:
     what the window shows, so neither padding nor cropping changes them. Other anatomies can be larger than a window, so
     the network slides over the whole image.
 
-    ``refined`` averages a compact organ's final prediction over rotated and scaled windows, cleans it, and reduces
-    cavities to their blood where they are mostly dark.
+    ``refined`` averages a compact organ's final prediction over rotated and scaled windows, and cleans it.
     """
 
     def __init__(
@@ -108,11 +106,14 @@ class Segmenter:
         whole = _stack(self.prepare.scale(voxels, volume))
         agreement = None
         if near is None:
-            heart = find_heart(whole, windows, self._probabilities)
-            if heart is None:
+            hearts = find_hearts(whole, windows, self._probabilities)
+            if not hearts:
                 return Segmentation(np.zeros(voxels.shape, np.uint8))
-            near, agreement = heart.centre, heart.agreement
-        local, centre = self._settle(voxels, volume, windows, near)
+            settled = [(*self._settle(voxels, volume, windows, one.centre), one.agreement) for one in hearts]
+            surest = max(settled, key=lambda one: self._sureness(*one[:2], windows)) if len(hearts) > 1 else settled[0]
+            local, centre, agreement = surest
+        else:
+            local, centre = self._settle(voxels, volume, windows, near)
         found = views(windows.cut(local, centre), self._probabilities, len(VIEWS) if self.refined else 2)
         labels = self._paste(found.mean(dim=0) if self.refined else found[0], local, windows, centre)
         return Segmentation(
@@ -142,14 +143,18 @@ class Segmenter:
         centre = min(seen[seen.index(centre) :]) if centre in seen else centre
         return self._near(voxels, volume, windows, centre), centre
 
+    def _sureness(self, local: torch.Tensor, centre: Centre, windows: Windows) -> float:
+        """Expected Dice of what a window shows, over all structures."""
+        shown = self._probabilities(windows.cut(middle(local, SETTLED), centre))
+        return sum(one.expected for one in reliability(shown[None], self.model.anatomy))
+
     def _near(self, voxels: np.ndarray, volume: Volume, windows: Windows, centre: Centre) -> torch.Tensor:
         """Slices whose grey values are scaled on what a window shows."""
         return _stack(self.prepare.scale(voxels, volume, windows.box(centre, voxels.shape)))
 
     def _paste(self, probabilities: torch.Tensor, slices: torch.Tensor, windows: Windows, centre: Centre) -> np.ndarray:
         """Labels [S, X, Y] on the slices' grid from the probabilities in a window."""
-        labels = self._label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
-        return cavities_of_blood(labels, slices.numpy(), self.model.anatomy) if self.refined else labels
+        return self._label_map(windows.paste(probabilities, centre, slices.shape[1:]).argmax(dim=1))
 
     def _label_map(self, classes: torch.Tensor) -> np.ndarray:
         """Classes [S, X, Y] as the anatomy allows them."""

@@ -11,26 +11,49 @@ from fclseg.phantom.heart import Beat, Heart
 from fclseg.phantom.plane import Plane, paint
 from fclseg.phantom.vessels import Vessel, draw_vessels
 
-RV_WALL = 3.5
+RV_WALL = 6.0
 """Largest thickness (mm) of the free wall of the RV."""
 
-RIM = (0.8, 4.5)
+RV_BLOOD = (0.55, 1.08)
+"""Signal of the blood in the RV relative to that in the LV."""
+
+RIM = (0.0, 4.0)
 """How much wider (mm) the dark ring of the LV looks than the wall that experts outline, where it does not touch the RV:
 pericardium and the dark line between muscle and fat."""
 
-LAYER = (0.0, 1.8)
+LAYER = (-1.0, 1.8)
 """Thickness (mm) of the layer of trabeculae that looks like wall and that experts count as cavity."""
 
-COMPACTION = (0.0, 0.5)
+COMPACTION = (0.0, 0.3)
 """Share of the endocardium's inward motion that trabeculae and papillary muscles fill, so that at end-systole much less
 blood is seen than experts outline."""
 
 BLOODLESS = 0.7
 """Largest share of a cavity's depth that they fill."""
 
-VALVE_TILT, VALVE_MARGIN = (0.0, 0.3), (0.0, 4.0)
+VALVE_TILT, VALVE_MARGIN = (0.0, 0.3), (-2.0, 3.0)
 """Slope of the mitral plane against the slices, and how far (mm) above it experts still outline a whole ventricle: a
-basal slice shows wall on one side and atrium on the other."""
+basal slice shows wall on one side and atrium on the other. Some stop below it."""
+
+FAT_HEARTS, FAT_MM = 0.08, (4.0, 20.0)
+"""Share of the hearts that lie in much more fat than others, and how thick it is."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Blood that gives little signal because it is fast or turbulent. Ranges; heights relative to the LV's length."""
+
+    chance: float
+    darkness: tuple[float, float]
+    half: tuple[float, float]  # axes of the region, mm
+    height: tuple[float, float]
+    depth: float  # how far along the long axis it reaches
+
+
+FLOWS = (
+    Flow(0.5, (0.0, 0.6), (4, 14), (0.6, 1.1), 0.4),  # jets in the ventricles
+    Flow(0.3, (0.3, 0.95), (8, 24), (0.9, 1.35), 0.3),  # outflow tract and atria
+)
 
 SMOOTH_CAVITY = 15
 """Cavities with a smaller radius (mm) have proportionally smaller trabeculae."""
@@ -115,8 +138,9 @@ def _pericardium(
     follows = np.float32(rng.uniform(0, 1))
     heart = np.minimum(follows * beside + (1 - follows) * beside[:1], beside)
     near_rv = 1 / (1 + np.exp(np.clip((pulse.rv[:1] - pulse.wall[:1]) / 12, -20, 20)))
-    thickness = rng.uniform(0, 3) + rng.uniform(0, 9) * near_rv * np.clip(0.6 + 0.6 * coarse, 0, 2)
-    share = 1 / (1 + np.exp(-4 * (coarse + rng.uniform(-1.2, 0.8))))
+    thickness = rng.uniform(0, 3) + rng.uniform(0, 6) * near_rv * np.clip(0.6 + 0.6 * coarse, 0, 2)
+    thickness += rng.uniform(*FAT_MM) * (rng.uniform() < FAT_HEARTS)
+    share = 1 / (1 + np.exp(-4 * (coarse + rng.uniform(-2.4, 0.5))))
     dark = rng.uniform(0.4, 1.0) * plane.tissue.muscle
     sac = heart - thickness
     canvas = np.repeat(canvas[None], len(pulse.wall), axis=0)
@@ -175,8 +199,8 @@ def _paint_rv(rng: np.random.Generator, canvas: np.ndarray, pulse: Beat, palette
     """The RV with its thin free wall and trabeculae."""
     fine = np.clip(palette.fine, 0, 2.5)
     rough = rng.uniform(0.5, 3.5) * fine
-    pool = palette.blood * rng.uniform(0.8, 1.1) * (1 - rng.uniform(0, 0.15) * fine)
-    paint(canvas, pulse.rv - rng.uniform(1.0, RV_WALL), palette.muscle, palette.edge)
+    pool = palette.blood * rng.uniform(*RV_BLOOD) * (1 - rng.uniform(0, 0.15) * fine)
+    paint(canvas, pulse.rv - rng.uniform(2.0, RV_WALL), palette.muscle, palette.edge)
     layer = rng.uniform(*LAYER) + _compacted(rng, _depth(pulse.rv))
     paint(canvas, pulse.rv + rough + layer, pool, palette.edge)
 
@@ -212,12 +236,14 @@ def _valve_slant(rng: np.random.Generator, plane: Plane, heart: Heart) -> np.nda
 
 
 def _flow(rng: np.random.Generator, plane: Plane, heart: Heart, coarse: np.ndarray) -> np.ndarray:
-    """Jets and slow flow: a factor [Z, X, Y] that darkens some of the blood, mostly near the valves."""
+    """A factor [Z, X, Y] that darkens some of the blood, mostly near the valves."""
     level = (plane.heights / heart.length)[:, None, None]
-    strength = rng.uniform(0, 0.6) * (rng.uniform() < 0.5)
     x, y = heart.centres(plane.heights).T[:, :, None, None]
-    place = plane.ellipse(
-        (x + rng.uniform(-15, 15), y + rng.uniform(-15, 15)), rng.uniform(4, 14, 2), rng.uniform(0, 3)
-    )
-    near = np.clip(1 - (place + 3 * coarse) / 6, 0, 1) * np.clip(1 - np.abs(level - rng.uniform(0.6, 1.1)) / 0.4, 0, 1)
-    return 1 - strength * near
+    factor = np.ones(plane.shape, dtype=np.float32)
+    for flow in FLOWS:
+        strength = rng.uniform(*flow.darkness) * (rng.uniform() < flow.chance)
+        centre = (x + rng.uniform(-15, 15), y + rng.uniform(-15, 15))
+        place = plane.ellipse(centre, rng.uniform(*flow.half, 2), rng.uniform(0, 3))
+        near = np.clip(1 - (place + 3 * coarse) / 6, 0, 1)
+        factor *= 1 - strength * near * np.clip(1 - np.abs(level - rng.uniform(*flow.height)) / flow.depth, 0, 1)
+    return factor

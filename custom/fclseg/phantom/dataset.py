@@ -110,7 +110,7 @@ def scan(
 ) -> Acquisition:
     """Image a heart in slices at ``heights`` (mm above the apex, in slice order), misaligned by ``breath`` (mm)."""
     x, y = scanner.grid()
-    tissue = Contrast(*(signal * rng.uniform(0.75, 1.25) for signal in astuple(scanner.contrast)))
+    tissue = Contrast(*(signal * rng.uniform(0.85, 1.15) for signal in astuple(scanner.contrast)))
     plane = Plane(x, y, heights.astype(np.float32), scanner.pixel, tissue)
     pulse = beat(heart, x, y, heights, breath * rng.standard_normal((len(heights), 2)), frames)
     scene = thorax(rng, plane, heart, pulse)

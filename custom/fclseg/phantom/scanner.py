@@ -16,11 +16,11 @@ class Protocol:
 
     pixel: Range = (1.4, 1.6)
     slice_spacing: Range = (8.0, 10.0)
-    blood: Range = (0.55, 1.0)
-    myocardium: Range = (0.15, 0.42)
+    blood: Range = (0.65, 1.0)
+    myocardium: Range = (0.13, 0.34)
     gamma: Range = (0.75, 1.3)
     noise: Range = (0.01, 0.045)
-    blur: Range = (0.3, 0.65)
+    blur: Range = (0.2, 0.55)
     bias: Range = (0.3, 0.9)
 
 
@@ -51,10 +51,10 @@ class Scanner:
             contrast=Contrast(
                 blood=rng.uniform(*protocol.blood),
                 myocardium=rng.uniform(*protocol.myocardium),
-                fat=rng.uniform(0.5, 1.1),
+                fat=rng.uniform(0.5, 1.4),
                 muscle=rng.uniform(0.12, 0.4),
-                liver=rng.uniform(0.15, 0.55),
-                lung=rng.uniform(0.02, 0.16),
+                liver=rng.uniform(0.12, 0.45),
+                lung=rng.uniform(0.01, 0.12),
             ),
             gain=rng.uniform(250, 1800),
             gamma=rng.uniform(*protocol.gamma),

@@ -45,5 +45,5 @@ def _placed(rng: np.random.Generator, plane: Plane, heart: Heart, chambers: list
         centre = (x + away * np.cos(direction) + bend[0] * lift, y + away * np.sin(direction) + bend[1] * lift)
         sizes = tuple(np.maximum(side + grow * lift, 5) for side in half)
         distance = plane.ellipse(centre, sizes, rng.uniform(0, np.pi))
-        found.append((distance.astype(np.float32), rng.uniform(0.8, 2.5)))
+        found.append((distance.astype(np.float32), rng.uniform(0.8, 4.0)))
     return found
