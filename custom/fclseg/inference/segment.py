@@ -110,7 +110,7 @@ class Segmenter:
             if not hearts:
                 return Segmentation(np.zeros(voxels.shape, np.uint8))
             settled = [(*self._settle(voxels, volume, windows, one.centre), one.agreement) for one in hearts]
-            surest = max(settled, key=lambda one: self._sureness(*one[:2], windows)) if len(hearts) > 1 else settled[0]
+            surest = max(settled, key=lambda one: self._sureness(one[0], one[1], windows)) if len(hearts) > 1 else settled[0]
             local, centre, agreement = surest
         else:
             local, centre = self._settle(voxels, volume, windows, near)
