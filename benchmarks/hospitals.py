@@ -10,10 +10,10 @@ finished is a fair table, because cheap answers to the questions come before mor
 
 import argparse
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
+
+from fclseg.cli import main as fclseg
 
 SETTINGS = "--sites-by centre --preset small --rounds 10"
 
@@ -76,12 +76,9 @@ def main() -> None:
     for number, stage in enumerate(STAGES[: given.stages], 1):
         print(f"stage {number} of {len(STAGES)}: {stage.question}", flush=True)
         table, *options = shlex.split(stage.options)
-        command = ["study", table, "--data", given.data, *shlex.split(SETTINGS), *options, "--jobs", given.jobs]
-        # A later --rounds replaces that of SETTINGS. Each stage keeps its tables, and all share one cache of cells.
-        subprocess.run(
-            [sys.executable, "-m", "fclseg", *map(str, command), "--out", str(given.out)],
-            check=True,
-        )
+        command = ["study", table, "--data", given.data, *shlex.split(SETTINGS), *options]  # a later --rounds wins
+        if code := fclseg([*map(str, command), "--jobs", str(given.jobs), "--out", str(given.out)]):
+            raise SystemExit(code)
         kept = given.out / f"stage-{number}"
         kept.mkdir(exist_ok=True)
         for name in ("table.csv", "runs.csv", "study.json"):
