@@ -79,7 +79,7 @@ def server(tmp_path):
 
 
 def ask(server, path, method="GET", content=None):
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=300)
     name, value = server.cookie
     connection.request(method, path, content and json.dumps(content), {"Cookie": f"{name}={value}"})
     answer = connection.getresponse()
