@@ -16,6 +16,8 @@ SMALLEST = {
     "gsm_alignment": ("--preset demo --sites 2 --rounds 1", "fcl: across"),
     "ptnu": ("--share 0.99", "closed form"),
     "ratios": ("--preset demo --repeats 1", "two views of a batch of"),
+    "secure_sums": ("--preset demo --sites 3", "sums_only, 8 bits"),
+    "sum_protocol": ("--sites 4", "     4"),
     "slice_store": ("--patients 1", "slice store, small: 10 volumes"),
     "training_environment": ("--steps 1 --repeats 1", "ms of processor time per step"),
 }
