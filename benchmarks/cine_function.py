@@ -20,7 +20,7 @@ import nibabel as nib
 import numpy as np
 
 from fclseg.inference.cases import find_cases
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import load_model
 from fclseg.phantom.dataset import write_phantom

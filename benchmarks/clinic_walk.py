@@ -8,6 +8,7 @@ Needs dcmtk for the compressed export.
 import argparse
 import contextlib
 import csv
+import hashlib
 import io
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ import pydicom
 
 from fclseg.cli import main as fclseg
 from fclseg.phantom.dataset import write_phantom
+from fclseg.resources import shipped_model
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "dicom"))
 from series_writer import directions, write_series  # a cine series as a scanner exports it
@@ -184,6 +186,53 @@ DEFECTS = {
 }
 
 
+def start_of_finetuning(out: Path) -> tuple[str, str]:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+        fclseg(["finetune", "--help"])
+    words = " ".join(text.getvalue().split())
+    return "fclseg finetune --help", words[words.index("--network FILE the network") :].split(" --preset")[0]
+
+
+def bundle_elsewhere(out: Path) -> tuple[str, str]:
+    bundle = shipped_model("acdc_unet").parents[1]
+    config, given = bundle / "configs" / "inference.json", out / "inputs" / "pair"
+    command = ["-m", "monai.bundle", "run", "--config_file", config, "--input", given, "--output_dir", out / "none"]
+    said = subprocess.run([sys.executable, "-W", "ignore", *command], cwd=out, capture_output=True, text=True).stderr
+    return "python -m monai.bundle run --config_file .../inference.json --input inputs/pair", said.splitlines()[-1]
+
+
+def hash_of_the_model(out: Path) -> tuple[str, str]:
+    weights = shipped_model("acdc_unet")
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    pages = {"report": next((out / "results").rglob("*_report.html")), "card": weights.parents[1] / "docs/weights.md"}
+    found = {name: digest in path.read_text(encoding="utf-8") for name, path in pages.items()}
+    return "sha256sum models/model.safetensors", f"{digest}: " + ", ".join(
+        f"in the {one}: {found[one]}" for one in found
+    )
+
+
+def codes_of_segments(out: Path) -> tuple[str, str]:
+    objects = [pydicom.dcmread(path) for path in (out / "results" / "inputs" / "plain").glob("*.dcm")]
+    segments = [one for one in objects if one.Modality == "SEG"]
+    codes = {
+        f"{segment.SegmentLabel}: {segment.SegmentedPropertyTypeCodeSequence[0].CodeMeaning}, "
+        f"colour {list(segment.RecommendedDisplayCIELabValue)}"
+        for one in segments
+        for segment in one.SegmentSequence
+    }
+    series = len({one.SeriesInstanceUID for one in segments})
+    return "dcmdump results/*.dcm", f"{len(segments)} phases in {series} series; " + "; ".join(sorted(codes))
+
+
+OTHERS = {
+    "fine-tuning starts from random weights by default": start_of_finetuning,
+    "a bundle without --bundle_root: the error does not name it": bundle_elsewhere,
+    "the model hash of the report is not the SHA-256 of the card": hash_of_the_model,
+    "every segment coded Heart, no colours, one series per phase": codes_of_segments,
+}
+
+
 def _change(path: Path, **tags: object) -> None:
     image = pydicom.dcmread(path)
     for name, value in tags.items():
@@ -217,6 +266,10 @@ def main() -> None:
             given = getattr(walk, name)(out / "inputs" / name)
             said = run(given, out)
             table.writerow([defect, f"fclseg segment {given.relative_to(out)} --out results", said])
+            print(f"{defect}:\n{said}\n", flush=True)
+        for defect, look in OTHERS.items():
+            command, said = look(out)
+            table.writerow([defect, command, said])
             print(f"{defect}:\n{said}\n", flush=True)
 
 

@@ -31,7 +31,7 @@ from fclseg.dicom.results import write_phases
 from fclseg.dicom.segmentation import read_segmentation
 from fclseg.inference.cases import find_cases
 from fclseg.inference.function import PatientResult
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 

@@ -29,7 +29,7 @@ from torch import nn
 from fclseg.anatomy.families.plain import from_labels
 from fclseg.data.check import check_folder
 from fclseg.inference.cases import find_cases
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 

@@ -11,15 +11,15 @@ from fclseg.errors import FCLSegError
 Counts = Counter[tuple[str, str]]
 """By kind of input and outcome."""
 
-
 REFUSED = "refused"
 SECONDS = 60
+"""Of CPU time, so that a loaded machine does not look like a hang."""
 
 
 def outcome_of(attempt: Callable[[], str]) -> str:
     """What ``attempt`` returns; otherwise refused, hang, traceback or more than a sentence."""
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(SECONDS)
+    signal.signal(signal.SIGPROF, _too_long)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         return attempt()
     except FCLSegError as error:
@@ -29,7 +29,7 @@ def outcome_of(attempt: Callable[[], str]) -> str:
     except Exception as error:
         return f"traceback: {type(error).__name__}: {str(error)[:80]}"
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _too_long(number: int, frame: object) -> NoReturn:

@@ -19,7 +19,7 @@ from inprocess import InProcess
 
 from fclseg.engine.messages import Message
 from fclseg.engine.run_folder import GLOBAL
-from fclseg.finetune.run import FinetuneSpec
+from fclseg.finetune.train import FinetuneSpec
 from fclseg.phantom.dataset import write_phantom
 from fclseg.study.fixed_training import train_fixed
 

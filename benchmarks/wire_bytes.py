@@ -9,6 +9,7 @@ those of encoding and decoding the update of an online network and its predictor
 """
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,13 +18,13 @@ from pathlib import Path
 
 from codec_costs import code
 from codec_rates import update
-from recorded_run import ROOT, read_records
 
 from fclseg.cli import main as fclseg
 from fclseg.federation.codecs.presets import CODECS, PLAIN
 from fclseg.phantom.dataset import write_phantom
 from fclseg.presets import full_name, get_preset
 
+JOBS = Path(__file__).parents[1] / "jobs"
 FCL_MEGABYTES = 124.2
 """Of the paper's FCL per round and site, with ten sites."""
 TINY = {"images.size": 32, "view_size": 32, "pixel_scale": 5.0, "batch_size": 8}
@@ -59,14 +60,15 @@ def traffic(records: Sequence[dict]) -> Traffic:
 
 def run(job: str, codec: str, data: Path, arguments: argparse.Namespace, runs: Path) -> Traffic:
     name = f"{job}-{codec}"
-    command = ["pretrain", "--job", str(ROOT / "jobs" / job), "--data", str(data), "--sites", str(arguments.sites)]
+    command = ["pretrain", "--job", str(JOBS / job), "--data", str(data), "--sites", str(arguments.sites)]
     command += ["--preset", "paper", "--rounds", str(arguments.rounds), "--runs", str(runs), "--name", name]
     command += ["--codec", codec, "--fraction", "0.67"]
     for setting, value in {**TINY, "calibration_rounds": 2}.items():
         command += ["--set", f"{setting}={value}"]
     if fclseg(command):
         raise SystemExit(1)
-    return traffic(read_records(runs / name / "rounds.jsonl"))
+    lines = (runs / name / "rounds.jsonl").read_text().splitlines()
+    return traffic([json.loads(line) for line in lines])
 
 
 def cost(names: Sequence[str]) -> dict[str, tuple[float, float]]:

@@ -22,7 +22,7 @@ LARGEST_BODY = 16 << 20
 NEEDS_LINK = "This page opens with the link that '{}' prints. Each link works once; the latest one is valid."
 
 
-class Answers(Protocol):
+class PageAnswers(Protocol):
     """What a page may ask for below ``/api/``."""
 
     def find(self, method: str, path: str) -> tuple[Callable[..., Any], list[int]] | None: ...
@@ -37,7 +37,7 @@ class Page:
 class PageServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, page: Page, port: int, answers: Answers, tell: Callable[[str], None] = print):
+    def __init__(self, page: Page, port: int, answers: PageAnswers, tell: Callable[[str], None] = print):
         super().__init__((ADDRESS, port), Handler)
         self.page, self.answers, self.tell = page, answers, tell
         self.cookie = f"fclseg_{self.server_port}", secrets.token_urlsafe(32)

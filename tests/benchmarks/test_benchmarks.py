@@ -11,13 +11,8 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 SMALLEST = {
     "codec_costs": ("--codecs tiny --batch 2", "codec tiny:"),
-    "augmentation": ("--steps 1", "of a small BYOL step"),
-    "fcl_loss": ("--steps 1", "fcl_loss preset=small sites=4"),
     "gsm_alignment": ("--preset demo --sites 2 --rounds 1", "fcl: across"),
-    "ptnu": ("--share 0.99", "closed form"),
     "ratios": ("--preset demo --repeats 1", "two views of a batch of"),
-    "slice_store": ("--patients 1", "slice store, small: 10 volumes"),
-    "training_environment": ("--steps 1 --repeats 1", "ms of processor time per step"),
 }
 """Options and a part of the printed line. The default preset is used if that takes only seconds."""
 

@@ -15,7 +15,7 @@ from fclseg.cli import main
 from fclseg.data.check import check_folder
 from fclseg.errors import DataError
 from fclseg.inference.cases import find_cases
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 

@@ -16,7 +16,7 @@ from fclseg.anatomy.families.plain import from_labels
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import read_images
 from fclseg.inference.cases import find_cases
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import TrainedModel
 from fclseg.phantom.dataset import draw_heart, draw_scanner, scan

@@ -10,7 +10,7 @@ from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import DataError, FCLSegError
 from fclseg.finetune.handlers import CHECKPOINT
 from fclseg.finetune.plain_errors import user_error
-from fclseg.finetune.run import FinetuneSpec, training_config
+from fclseg.finetune.train import FinetuneSpec, training_config
 from fclseg.networks.loading import read_tensors, save_encoder
 from fclseg.networks.model_file import MODEL, load_model
 from fclseg.networks.unet import Encoder
@@ -175,6 +175,8 @@ def test_model_file_describes_itself_and_names_no_patient(phantom, tmp_path, enc
         load_model(str(tmp_path / MODEL), "hvsmr")
     with pytest.raises(FCLSegError, match=r"pre-trained encoder and was never fine-tuned.*monai\.bundle run"):
         load_model(str(encoder_file), "acdc")
+    with pytest.raises(FCLSegError, match=r"no such model file.* own folder as --bundle_root"):
+        load_model(tmp_path / "models" / MODEL)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.data.preprocess import UNLABELLED
 from fclseg.finetune.dataset import Patients, open_labelled
 from fclseg.finetune.evaluation import where_labelled
-from fclseg.finetune.run import FinetuneSpec
+from fclseg.finetune.train import FinetuneSpec
 from fclseg.finetune.unlabelled import unlabelled_slices
 from fclseg.phantom.dataset import write_phantom
 from fclseg.study.fixed_training import train_fixed

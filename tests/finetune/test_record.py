@@ -6,7 +6,7 @@ import pytest
 from monai.bundle import ConfigParser
 
 from fclseg.anatomy.registry import ANATOMIES
-from fclseg.finetune.run import FinetuneSpec, bundle_config
+from fclseg.finetune.train import FinetuneSpec, bundle_config
 from fclseg.networks.model_file import MODEL
 from fclseg.study.fixed_training import train_fixed
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fclseg.finetune.network import settings_for
-from fclseg.finetune.run import FinetuneSpec, training_config
+from fclseg.finetune.train import FinetuneSpec, training_config
 from fclseg.networks.loading import read_tensors
 from fclseg.networks.model_file import MODEL
 from fclseg.presets import get_preset

@@ -10,7 +10,7 @@ from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.finetune.dataset import Patients, open_labelled
 from fclseg.finetune.protocols import draw
-from fclseg.finetune.run import FinetuneSpec
+from fclseg.finetune.train import FinetuneSpec
 from fclseg.finetune.unlabelled import WithUnlabelled, unlabelled_slices
 from fclseg.methods.mean_teacher import agreement
 from fclseg.networks.freezable import FreezableUNet

@@ -6,11 +6,13 @@ import sys
 import threading
 
 import pytest
+import torch
 from nvflare.apis.controller_spec import Task
 from nvflare.apis.shareable import Shareable
 from nvflare.fuel.f3.streaming import stream_utils
 from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 from nvflare.fuel.utils.config_service import ConfigService
+from nvflare.job_config.api import FedJob
 from nvflare.private.fed.app.simulator import simulator_runner
 from nvflare.private.fed.server.fed_server import FederatedServer
 from nvflare.private.fed.server.job_cmds import CLONED_META_KEYS
@@ -98,3 +100,14 @@ def test_the_server_waits_for_a_dead_site_as_long_as_the_public_variable_says(tm
     monkeypatch.setenv(OUTCOME_VARIABLE, str(OUTCOME_SECONDS))
     assert JobRunner(workspace_root=str(tmp_path)).client_outcome_wait_timeout == OUTCOME_SECONDS
     assert callable(JobRunner.update_unfinished_jobs) and len(CLONED_META_KEYS) > 0
+
+
+def test_a_recipes_job_collects_its_apps_where_ours_has_none():
+    assert _arguments(FedJob._set_all_apps) == ["self"]
+    for public in (FedJob.export_job, FedJob.simulator_run):
+        assert "self._set_all_apps()" in inspect.getsource(public)
+
+
+def test_torch_loads_the_buffers_of_a_module_where_a_bank_resizes_them():
+    assert _arguments(torch.nn.Module._load_from_state_dict)[:3] == ["self", "state_dict", "prefix"]
+    assert "module._load_from_state_dict(" in inspect.getsource(torch.nn.Module.load_state_dict)

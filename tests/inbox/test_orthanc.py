@@ -4,9 +4,11 @@ They are read again with highdicom and through DICOMweb. The inbox is killed onc
 
 import base64
 import json
+import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -26,13 +28,14 @@ from fclseg.dicom.measurements import read_measurements  # noqa: E402
 from fclseg.dicom.segmentation import read_segmentation  # noqa: E402
 
 ORTHANC = shutil.which("Orthanc") or shutil.which("Orthanc", path="/usr/sbin")
-STORE, ECHO = shutil.which("storescu"), shutil.which("echoscu")
+OUTSIDE = os.pathsep.join(one for one in os.get_exec_path() if Path(one) != Path(sys.executable).parent)
+STORE, ECHO = (shutil.which(name, path=OUTSIDE) for name in ("storescu", "echoscu"))  # pynetdicom has such names, too
 PLUGINS = Path("/usr/share/orthanc/plugins")
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.timeout(2 * WAIT_SECONDS),
     pytest.mark.skipif(
-        not (ORTHANC and STORE and PLUGINS.is_dir()),
+        not (ORTHANC and STORE and ECHO and (PLUGINS / "libOrthancDicomWeb.so").exists()),
         reason="needs Orthanc with DICOMweb and dcmtk: apt-get install orthanc orthanc-dicomweb dcmtk",
     ),
 ]

@@ -11,7 +11,7 @@ import pytest
 from fclseg.errors import DataError
 from fclseg.inference import batch
 from fclseg.inference.batch import find_exams, run_batch
-from fclseg.inference.exam import Options, unpacked
+from fclseg.inference.exam import SegmentOptions, unpacked
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def exams(tmp_path):
 
 def test_every_exam_has_a_line_and_only_new_ones_are_opened_again(exams, tmp_path, capsys, monkeypatch):
     assert [path.name for path in find_exams(exams)] == ["a.nii.gz", "b.zip", "c_folder", "d_empty"]
-    rows = run_batch(exams, tmp_path / "out", Options())
+    rows = run_batch(exams, tmp_path / "out", SegmentOptions())
     assert [row["patients"] for row in rows] == [1, 1, 1, 0] and "contains no NIfTI image" in rows[3]["reason"]
     out = capsys.readouterr().out
     assert [f"[{number}/4]" in out for number in (1, 2, 3, 4)] == [True] * 4
@@ -44,7 +44,7 @@ def test_every_exam_has_a_line_and_only_new_ones_are_opened_again(exams, tmp_pat
     opened = []
     monkeypatch.setattr(batch, "segment_scan", lambda exam, *_: opened.append(exam.name) or [])
     (exams / "d_empty" / "notes.txt").write_text("changed")
-    assert run_batch(exams, tmp_path / "out", Options())[:3] == rows[:3] and opened == ["d_empty"]
+    assert run_batch(exams, tmp_path / "out", SegmentOptions())[:3] == rows[:3] and opened == ["d_empty"]
 
 
 def test_an_interrupted_batch_keeps_what_is_done(exams, tmp_path, monkeypatch):
@@ -58,9 +58,9 @@ def test_an_interrupted_batch_keeps_what_is_done(exams, tmp_path, monkeypatch):
 
     monkeypatch.setattr(batch, "segment_scan", stop)
     with pytest.raises(KeyboardInterrupt):
-        run_batch(exams, tmp_path / "out", Options())
+        run_batch(exams, tmp_path / "out", SegmentOptions())
     assert [json.loads(line)["exam"] for line in open(tmp_path / "out" / "exams.jsonl")] == ["a.nii.gz"]  # noqa: SIM115
-    run_batch(exams, tmp_path / "out", Options())
+    run_batch(exams, tmp_path / "out", SegmentOptions())
     assert calls == ["a.nii.gz", "b.zip", "b.zip", "c_folder", "d_empty"]
 
 
@@ -69,4 +69,4 @@ def test_a_damaged_archive_and_a_wrong_folder_are_named(tmp_path):
     with pytest.raises(DataError, match=r"torn\.zip: cannot be unpacked"), unpacked(tmp_path / "torn.zip", tmp_path):
         pass
     with pytest.raises(DataError, match="inside the folder of exams"):
-        run_batch(tmp_path, tmp_path / "out", Options())
+        run_batch(tmp_path, tmp_path / "out", SegmentOptions())

@@ -17,7 +17,7 @@ from fclseg.anatomy.records import Volume
 from fclseg.errors import DataError
 from fclseg.inference import NOTICE
 from fclseg.inference.cases import find_cases
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.segment import Segmenter, keep_largest_piece
 from fclseg.inference.values import Body
 from fclseg.networks.model_file import TrainedModel
@@ -285,7 +285,7 @@ def test_height_and_weight_of_one_patient_are_not_used_for_several(tmp_path):
 
 
 def test_a_cine_is_one_label_file_with_its_curve(tmp_path):
-    zooms, radii = (1.5, 1.5, 8.0), (24, 22, 16, 14, 18, 23)
+    zooms, radii = (1.5, 1.5, 8.0), (16, 14, 18, 23, 24, 22)
     frames = np.stack([bright_disc((60, 60, 3), zooms, (45, 45), radius) for radius in radii], axis=-1)
     image = nib.Nifti1Image((frames * 800 + 100).astype(np.int16), oblique(zooms))
     image.header.set_xyzt_units("mm", "sec")
@@ -296,10 +296,13 @@ def test_a_cine_is_one_label_file_with_its_curve(tmp_path):
     (result,) = Inference(Segmenter(model), find_cases(str(tmp_path / "cine.nii.gz")), tmp_path / "out").run()
     labels = nib.load(tmp_path / "out" / "cine_seg.nii.gz")
     assert labels.shape == frames.shape and labels.header.get_zooms()[3] == pytest.approx(0.15)
-    assert (result.phases["ED"].frame, result.phases["ES"].frame) == (1, 4)
+    assert [(phase, one.frame) for phase, one in result.phases.items()] == [("ED", 5), ("ES", 2)]
     assert result.value("LV ejection fraction").number == pytest.approx(100 * (1 - 14**2 / 24**2), abs=3)
     assert result.value("LV cardiac output").number > 0
     page = (tmp_path / "out" / "cine_report.html").read_text()
+    assert page.index("<figcaption>cine ED<") < page.index("<figcaption>cine ES<"), (
+        "in this order, as doctors read them"
+    )
     assert "<polyline" in page and "data:image/png;base64," in page and "http" not in page.replace("http-equiv", "")
 
 

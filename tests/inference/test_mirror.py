@@ -4,7 +4,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from fclseg.inference.exam import Options, segment_scan
+from fclseg.inference.exam import SegmentOptions, segment_scan
 from fclseg.inference.function import MIRRORED
 
 
@@ -28,8 +28,8 @@ def copied(source, target, change):
 )
 def test_exchanged_sides_are_named_and_nothing_is_measured(phantom, tmp_path, change, flags):
     folder = copied(phantom / "patient001", tmp_path / "in" / "patient001", change)
-    (result,) = segment_scan(folder, tmp_path / "out", Options(quiet=True))
+    (result,) = segment_scan(folder, tmp_path / "out", SegmentOptions(quiet=True))
     assert (result.flags == [MIRRORED]) == flags and bool(result.values) != flags
     assert "RV and LV may be exchanged" in MIRRORED and "mirrored" in MIRRORED
-    (again,) = segment_scan(folder, tmp_path / "out", Options(quiet=True))  # from what the first run wrote
+    (again,) = segment_scan(folder, tmp_path / "out", SegmentOptions(quiet=True))  # from what the first run wrote
     assert again.flags == result.flags and again.values == result.values

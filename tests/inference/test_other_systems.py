@@ -25,7 +25,7 @@ build_parser()
 import fclseg.finetune.file_evaluation, fclseg.finetune.dataset, fclseg.data.slices, fclseg.study.cache
 import fclseg.locks, fclseg.flare.runs.overview
 from fclseg.data.store_files import store_lock
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.cases import find_cases
 with store_lock(Path(sys.argv[1]) / "store"):
     pass

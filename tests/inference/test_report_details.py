@@ -22,7 +22,7 @@ from fclseg.inference.report.earlier import Earlier
 from fclseg.inference.report.page import Provenance, write_index, write_patient
 from fclseg.inference.report.pdf import _values_page, write_pdf
 from fclseg.inference.report.provenance import Provenance as Made
-from fclseg.inference.stack import stack_flags, swapped_slices
+from fclseg.inference.stack import returns, stack_flags, swapped_slices
 from fclseg.inference.tables import patient_values
 from fclseg.inference.values import Body
 from fclseg.networks.model_file import load_model
@@ -210,6 +210,17 @@ def test_swapped_slices_and_exchanged_ventricles_are_noticed():
     assert "RV and LV may be exchanged" in flag
     (flag,) = stack_flags(voxels[::-1], labels[::-1], spacing, ANATOMY)
     assert "or the image is mirrored" in flag
+
+
+def test_a_cavity_that_vanishes_and_returns_is_noticed():
+    assert returns(np.array([0, 30, 100, 80, 60, 12, 30])) == []  # nearly gone is less than a tenth
+    assert returns(np.array([0, 30, 100, 80, 9, 21, 0])) == [(4, 5)]
+    assert returns(np.array([40, 0, 100, 80, 9, 20, 0])) == [(1, 0)]
+    assert returns(np.zeros(5, int)) == []
+    voxels, labels = cone()
+    labels[:, :, 3][labels[:, :, 3] == 3] = 0
+    flags = stack_flags(voxels, labels, (1.5, 1.5, 8.0), ANATOMY)
+    assert "LV nearly vanishes in slice 4 and is back in slice 5: check both slices" in flags
 
 
 def test_limits_of_agreement_need_two_patients_and_percentages_differ_by_points():

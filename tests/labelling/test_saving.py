@@ -176,6 +176,16 @@ def test_numbers_follow_outlines_exclusion_and_phase(begin):
     assert "ED: 2\n" in info and "ES: 1\n" in info and "Group: NOR\n" in info
 
 
+def test_end_diastole_is_listed_first(answers):
+    def shown():
+        return [(one["volume"], one["phase"]) for one in answers.state({}, b"")["patients"][0]["frames"]]
+
+    assert shown() == [(0, "ED"), (1, "ES")]
+    answers.session.set_phase(1, "ED")
+    answers.session.set_phase(0, "ES")
+    assert shown() == [(1, "ED"), (0, "ES")]
+
+
 def test_frames_of_a_cycle_get_files_of_their_own(tmp_path):
     folder = tmp_path / "data" / "dora"
     folder.mkdir(parents=True)

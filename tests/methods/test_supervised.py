@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fclseg.finetune.network import parameter_groups
-from fclseg.finetune.run import FinetuneSpec, training_config
+from fclseg.finetune.train import FinetuneSpec, training_config
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round
 from fclseg.presets import get_preset

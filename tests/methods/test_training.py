@@ -9,10 +9,10 @@ from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import open_store
 from fclseg.device import computes_in_bfloat16
 from fclseg.errors import FCLSegError
-from fclseg.methods.collapse import feature_std
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import (
     cosine_lr,
+    feature_std,
     load_optimizer_state,
     make_optimizer,
     optimizer_state,

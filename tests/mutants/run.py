@@ -103,10 +103,11 @@ def judge(mutant: Mutant, root: Path, whole_suite: bool) -> Verdict:
 def run_all(mutants: list[Mutant], jobs: int, whole_suite: bool) -> list[Verdict]:
     """Judge all mutants, ``jobs`` at a time, each in a copy of the repository."""
     with tempfile.TemporaryDirectory() as folder:
+        roots = [Path(folder) / str(number) for number in range(jobs)]
         copies: Queue[Path] = Queue()
-        for number in range(jobs):
-            copies.put(Path(shutil.copytree(ROOT, Path(folder) / str(number), symlinks=True, ignore=left_out)))
-        check_healthy(mutants, Path(folder) / "0")
+        for root in roots:
+            copies.put(shutil.copytree(ROOT, root, symlinks=True, ignore=left_out))
+        check_healthy(mutants, roots)
 
         def one(mutant: Mutant) -> Verdict:
             root = copies.get()
@@ -121,12 +122,15 @@ def run_all(mutants: list[Mutant], jobs: int, whole_suite: bool) -> list[Verdict
             return list(pool.map(one, mutants))
 
 
-def check_healthy(mutants: list[Mutant], root: Path) -> None:
-    """Without a fault all of these tests pass; otherwise a failure would prove nothing."""
+def check_healthy(mutants: list[Mutant], roots: list[Path]) -> None:
+    """Without a fault all of these tests pass; otherwise a failure would prove nothing. Each copy runs its share."""
     named = sorted({name.partition("::")[0] for mutant in mutants for name in mutant.tests})
     print(f"{len(mutants)} mutants; first their {len(named)} test files without any of them", flush=True)
-    if pytest(root, *(f"tests/{name}" for name in named)):
-        print(root.with_suffix(".log").read_text(errors="replace")[-3000:], file=sys.stderr)
+    shares = [[f"tests/{name}" for name in named[number :: len(roots)]] for number in range(len(roots))]
+    with ThreadPoolExecutor(len(roots)) as pool:
+        codes = list(pool.map(lambda root, share: share and pytest(root, *share), roots, shares))
+    if failed := [root for root, code in zip(roots, codes, strict=True) if code]:
+        print(failed[0].with_suffix(".log").read_text(errors="replace")[-3000:], file=sys.stderr)
         sys.exit("the tests fail without any mutant: make them pass first")
 
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.errors import FCLSegError
-from fclseg.finetune.run import FinetuneSpec
+from fclseg.finetune.train import FinetuneSpec
 from fclseg.methods.exchange import ROWS
 from fclseg.methods.registry import build_method
 from fclseg.methods.training import make_optimizer, train_round

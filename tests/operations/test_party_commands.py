@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,8 +95,25 @@ def test_a_job_is_submitted_with_a_leads_kit_only(kit, capsys):
 
 def test_the_unit_starts_the_party_again_and_ends_all_of_its_processes(tmp_path):
     text = unit("site-1", tmp_path)
-    assert f"ExecStart=/bin/bash {tmp_path}/startup/sub_start.sh --once\n" in text
+    assert f'ExecStart=/bin/bash "{tmp_path}/startup/sub_start.sh" --once\n' in text
     assert "Restart=always\n" in text and "KillMode=control-group\n" in text and "WantedBy=" in text
+    strange = unit("site-1", Path('/srv/50%h "kits"/$HOME'))
+    assert 'ExecStart=/bin/bash "/srv/50%%h \\"kits\\"/$$HOME/startup/sub_start.sh" --once\n' in strange
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this machine has no systemd")
+def test_systemd_accepts_the_unit(tmp_path):
+    path = tmp_path / "fclseg-site-1.service"
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    for text, complaints in ((unit("site-1", tmp_path / "50% kits"), 0), (unit("a", tmp_path) + "[Service]\nX", 1)):
+        path.write_text(text)
+        done = subprocess.run(
+            ["systemd-analyze", "--user", "--man=no", "verify", str(path)],
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        assert bool(done.stderr) == complaints, done.stderr
 
 
 PYTHON = """#!/bin/bash

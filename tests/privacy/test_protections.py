@@ -5,11 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from fclseg.privacy.feature_noise import add_noise, sensitivity
+from fclseg.privacy.features import add_noise, group_means, group_of_each, sensitivity
 from fclseg.privacy.mixing import LARGEST_WEIGHT, mix_images, mixing_weights, private_count, random_members
 from fclseg.privacy.mixing import random_signs as signs_of
 from fclseg.privacy.perturbation import gradient_norms, remove_revealing
-from fclseg.privacy.prototypes import group_means, group_of_each
 
 
 def draws(seed=0):

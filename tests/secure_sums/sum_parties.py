@@ -13,7 +13,7 @@ from fclseg.secure_sums.identity import CertifiedSite, RootTrust
 from fclseg.secure_sums.masks import Shape, Vector
 from fclseg.secure_sums.member import Member
 from fclseg.secure_sums.occasion import Occasion
-from fclseg.secure_sums.records import Records
+from fclseg.secure_sums.records import SumRecords
 
 
 class Authority:
@@ -27,13 +27,14 @@ class Authority:
         self.path = self.folder / "rootCA.pem"
         self.path.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
 
-    def _signed(self, name, public, issuer, days=30):
-        subject, by = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in (name, issuer))
+    def _signed(self, name, public, issuer, days=30, role=None):
+        subject, by = ([x509.NameAttribute(NameOID.COMMON_NAME, text)] for text in (name, issuer))
+        subject += [x509.NameAttribute(NameOID.UNSTRUCTURED_NAME, role)] if role else []
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(by)
+            .subject_name(x509.Name(subject))
+            .issuer_name(x509.Name(by))
             .public_key(public)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=60))
@@ -41,10 +42,10 @@ class Authority:
             .sign(self.key, hashes.SHA256())
         )
 
-    def issue(self, name, days=30):
+    def issue(self, name, days=30, role=None):
         key = ec.generate_private_key(ec.SECP256R1())
         paths = self.folder / f"{name}.crt", self.folder / f"{name}.key"
-        certificate = self._signed(name, key.public_key(), self.certificate.subject.rfc4514_string()[3:], days)
+        certificate = self._signed(name, key.public_key(), self.certificate.subject.rfc4514_string()[3:], days, role)
         paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         paths[1].write_bytes(key.private_bytes(*form))
@@ -57,16 +58,18 @@ class Federation:
     def __init__(self, folder, count=4, fewest=3):
         self.folder, self.fewest = folder, fewest
         self.authority = Authority(folder)
-        self.trust = RootTrust(self.authority.path)
+        self.trust = RootTrust(self.authority.path, "server.org")
         self.names = [f"site-{number}" for number in range(1, count + 1)]
         self.identities = {name: self.authority.issue(name) for name in self.names}
         self.seen = []  # (step, site, answer): everything that reaches the server
 
     def member(self, name, occasion):
-        return Member(self.identities[name], self.trust, occasion, Records(self.folder / name), self.fewest)
+        records = SumRecords(self.folder / name / occasion.run.split("-")[0], self.folder / name / "summed")
+        return Member(self.identities[name], self.trust, occasion, records, self.fewest)
 
-    def run_sum(self, occasion, vectors, gone=None, context="sent to all"):
-        """``gone``: {site: the first step that it does not answer}. Returns the collector after the last step."""
+    def run_sum(self, occasion, vectors, gone=None, context="sent to all", update=""):
+        """``gone``: {site: the first step that it does not answer}; ``update``: a name for these vectors. Returns the
+        collector after the last step."""
         gone, steps = gone or {}, ("keys", "shares", "masked", "agreement", "reveal")
 
         def ask(step, names, question, accept):
@@ -88,7 +91,9 @@ class Federation:
         ask(
             "masked",
             collector.sharing,
-            lambda name, member: member.masked(collector.inbox(name), context, lambda sites: copied(vectors[name])),
+            lambda name, member: member.masked(
+                collector.inbox(name), context, lambda sites: copied(vectors[name]), update
+            ),
             collector.accept_vector,
         )
         collector.check_enough("masked", len(collector.survivors))

@@ -146,3 +146,15 @@ def test_bits_out_of_range_are_refused(bits):
 def test_damaged_scales_are_refused(change):
     with pytest.raises(FCLSegError):
         Scales.read({**Scales().to_dict(), **change})
+
+
+def test_a_lying_site_cannot_end_the_run_with_scales_that_nobody_reads():
+    """It adds a large negative number where the norms and the largest changes are summed."""
+    base = network(0)
+    plan = feedback_plan(base, Scales())
+    total = Vector.zeros(plan.shape)
+    total.wide[:] = np.int64(-(2**50)).view(np.uint64)
+    total.wide[0] = 65
+    scales = plan.decode(total, {"online": base}, 3).scales
+    assert not scales.ranges["online"].any() and scales.norms == {"online": 0.0}
+    assert Scales.read(scales.to_dict()).name == scales.name

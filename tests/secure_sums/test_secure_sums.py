@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sum_parties import SHAPE, Federation, occasion, plain_sum, random_vectors
 
 from fclseg.errors import PassingError
+from fclseg.secure_sums.keys import commitment
 from fclseg.secure_sums.masks import Shape, Vector
 from fclseg.secure_sums.occasion import SumError, needed, threshold
 
@@ -69,6 +70,16 @@ def test_wrong_shares_of_one_site_are_found_and_left_out(tmp_path):
         for owner in shares:
             shares[owner] = bytes(16)
     assert_sum(collector, vectors, federation.names[:6])
+
+
+def test_a_site_that_made_useless_shares_is_named(tmp_path):
+    federation = Federation(tmp_path, 4)
+    collector = federation.run_sum(occasion(), random_vectors(federation.names, SHAPE))
+    for number, reveal in enumerate(collector._reveals.values()):  # shares of no polynomial, but those it committed to
+        reveal["own"]["site-2"] = bytes([number]) * 16
+        collector._names["site-2"]["own"][number] = commitment(bytes([number]) * 16)
+    with pytest.raises(PassingError, match="start a run without site-2"):
+        collector.result()
 
 
 @settings(max_examples=40, deadline=None)

@@ -9,7 +9,7 @@ from fclseg.secure_sums.collector import Collector
 from fclseg.secure_sums.identity import SimulatedSite, SimulatedTrust
 from fclseg.secure_sums.keys import agree, derive, join, new_seed, public_key, split
 from fclseg.secure_sums.masks import Shape, Vector
-from fclseg.secure_sums.occasion import SumError, digest
+from fclseg.secure_sums.occasion import SumError, digest, statement
 from fclseg.secure_sums.roster import Advert
 
 LARGE = Shape(narrow=200_000, wide=4, bits=12)
@@ -76,9 +76,9 @@ def test_everything_recorded_does_not_unmask_one_site(tmp_path):
 def test_shares_below_the_threshold_do_not_give_the_seed():
     seed = new_seed()
     shares = dict(enumerate(split(seed, 3, 4)))
-    assert join(shares, 3, public_key(seed), public_key) == seed
-    assert join({index: shares[index] for index in (0, 3)}, 3, public_key(seed), public_key) is None
-    assert join({index: shares[index] for index in (0, 3)}, 2, public_key(seed), public_key) is None
+    assert join(shares, 3) == join({index: shares[index] for index in (0, 1, 3)}, 3) == seed
+    assert join({index: shares[index] for index in (0, 3)}, 3) is None
+    assert join({index: shares[index] for index in (0, 3)}, 2) != seed
 
 
 def test_the_server_cannot_put_its_keys_in_a_sites_place(tmp_path):
@@ -94,6 +94,7 @@ def test_the_server_cannot_put_its_keys_in_a_sites_place(tmp_path):
         "a key after signing": {**roster["site-2"], "masking": public_key(seeds["masking"])},
         "an old round": Advert.make(federation.identities["site-2"], occasion(7), seeds).to_dict(),
         "expired": Advert.make(federation.authority.issue("site-2", days=-1), now, seeds).to_dict(),
+        "a lead": Advert.make(federation.authority.issue("site-2", role="lead"), now, seeds).to_dict(),
         "the same key twice": roster["site-3"],
         "no dictionary": "keys",
     }
@@ -178,7 +179,7 @@ def test_replays_are_refused_and_lost_replies_repeated(tmp_path):
     federation.member("site-1", occasion(1, attempt=6)).keys()
     with pytest.raises(SumError):
         federation.member("site-1", occasion(attempt=5)).reveal(dict(collector.signatures))
-    assert not list((tmp_path / "site-1").glob("*.npz")), "secrets of an earlier sum stay on disk"
+    assert not list((tmp_path / "site-1").rglob("*.npz")), "secrets of an earlier sum stay on disk"
 
 
 def test_sites_that_were_sent_different_things_give_noise(tmp_path):
@@ -237,3 +238,93 @@ def test_a_second_name_needs_a_second_certificate(tmp_path):
     own = plain_sum(vectors, ["site-2", "site-3", "site-4"])
     for total, known, wanted in zip(opened, own, vectors["site-1"].signed(), strict=True):
         assert np.array_equal(total - known, wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "role"), [("server.org", None), ("server.org", "server"), ("lead", "lead"), ("admin", "project_admin")]
+)
+def test_certificates_of_the_server_and_of_people_are_no_sites(tmp_path, name, role):
+    """One root certifies them all. A server with its own certificate, a lead's and a coordinator's would be three of
+    four sites in a sum, and would know the fourth's update."""
+    federation = Federation(tmp_path, 3)
+    federation.identities[name] = federation.authority.issue(name, role=role)
+    collector, now, _ = at_step(federation, "shares")
+    seeds = {kind: new_seed() for kind in ("masking", "sealing", "own")}
+    advert = Advert.make(federation.identities[name], now, seeds).to_dict()
+    with pytest.raises(SumError, match="not that of a certified site"):
+        federation.member("site-1", now).shares({**collector.roster.to_dict(), name: advert})
+    with pytest.raises(SumError, match="not that of a certified site"):
+        collector.accept_keys(name, advert)
+
+
+def test_a_site_that_signed_its_own_request_takes_part(tmp_path):
+    """NVFlare writes 'client' into certificates of signed requests."""
+    federation = Federation(tmp_path, 3)
+    federation.identities["site-3"] = federation.authority.issue("site-3", role="client")
+    vectors = random_vectors(federation.names, SHAPE)
+    assert federation.run_sum(occasion(), vectors).survivors == federation.names
+
+
+@pytest.mark.parametrize("key", ["00" * 32, "01" + "00" * 31, "ff", "", "keys" * 16])
+def test_an_unusable_key_of_one_site_does_not_stop_the_others(tmp_path, key):
+    """Points of low order give no common key: every honest site would refuse to mask."""
+    federation = Federation(tmp_path, 4)
+    now, identity = occasion(), federation.identities["site-4"]
+    collector = Collector(now, federation.trust)
+    for kind in ("masking", "sealing"):
+        good = {name: public_key(new_seed()) for name in ("masking", "sealing", "own")} | {kind: key}
+        data = statement("keys", now, "site-4", good["masking"], good["sealing"], good["own"])
+        advert = Advert(**good, credential=identity.credential, signature=identity.sign(data))
+        with pytest.raises(SumError):
+            collector.accept_keys("site-4", advert.to_dict())
+
+
+def test_texts_of_a_site_are_bounded_before_they_are_passed_on(tmp_path):
+    federation = Federation(tmp_path, 4)
+    collector, now, _ = at_step(federation, "shares")
+    advert = collector.roster.to_dict()["site-4"]
+    with pytest.raises(SumError):
+        collector.accept_keys("site-4", {**advert, "credential": advert["credential"] + "x" * 10_000})
+    shares = federation.member("site-4", now).shares(collector.roster.to_dict())
+    for wrong in (
+        {**shares, "sealed": {**shares["sealed"], "site-1": "0" * 10**6}},
+        {**shares, "names": {**shares["names"], "own": ["0"] * 5}},
+        {**shares, "names": None},
+        shares["sealed"],
+    ):
+        with pytest.raises(SumError):
+            collector.accept_shares("site-4", wrong)
+    collector.accept_shares("site-4", shares)
+
+
+def test_one_site_with_wrong_shares_does_not_stop_a_sum_of_many(tmp_path):
+    """Thirteen sites: trying groups of nine shares one after the other would not find one without the first site's."""
+    federation = Federation(tmp_path, 13)
+    vectors = random_vectors(federation.names, SHAPE)
+    collector = federation.run_sum(occasion(), vectors)
+    for shares in collector._reveals["site-1"].values():
+        shares |= dict.fromkeys(shares, bytes(16))
+    np.testing.assert_array_equal(collector.result().signed()[0], plain_sum(vectors, federation.names)[0])
+
+
+def test_another_run_of_the_same_name_does_not_make_a_site_forget_its_list(tmp_path):
+    """The server asks another run for keys in between, so that the first one's list is gone."""
+    federation = Federation(tmp_path, 4)
+    vectors = random_vectors(federation.names, SHAPE)
+    federation.run_sum(occasion(run="run-a"), vectors)
+    for name in federation.names:
+        federation.member(name, occasion(run="run-b", attempt=2)).keys()
+    with pytest.raises(SumError, match="already opened"):
+        federation.run_sum(occasion(run="run-a", attempt=3), vectors, {"site-4": "masked"})
+
+
+@pytest.mark.parametrize("again", ["run-b", "other"])
+def test_the_same_update_is_not_summed_with_other_sites_in_another_run(tmp_path, again):
+    """A run that is started over, or submitted under another name, trains to the same bits."""
+    federation = Federation(tmp_path, 4)
+    vectors = random_vectors(federation.names, SHAPE)
+    federation.run_sum(occasion(run="run-a"), vectors, update="3f" * 32)
+    with pytest.raises(SumError, match="already summed with other sites"):
+        federation.run_sum(occasion(run=again, attempt=2), vectors, {"site-4": "masked"}, update="3f" * 32)
+    federation.run_sum(occasion(run=again, attempt=3), vectors, update="3f" * 32)
+    federation.run_sum(occasion(run="third", attempt=4), vectors, {"site-4": "masked"}, update="4a" * 32)

@@ -8,9 +8,9 @@ import pytest
 from inprocess import InProcess
 from sum_parties import Authority
 
-from fclseg.engine.messages import SUM_TASK
-from fclseg.engine.place import LOCAL_FILE
-from fclseg.engine.sums import SUM
+from fclseg.engine.messages import SUM_TASK, Message
+from fclseg.engine.place import LOCAL_FILE, Place
+from fclseg.engine.sums import SUM, trust_of
 from fclseg.hospital.audit import Audit
 from fclseg.phantom.dataset import write_phantom
 from fclseg.privacy.accountant import epsilon
@@ -29,11 +29,12 @@ def hospitals(tmp_path, monkeypatch):
     write_phantom(tmp_path / "data", patients=1, frames=2)
     authority = Authority(tmp_path)
 
-    def make(rounds=2, **policy):
+    def make(rounds=2, sites=3, **policy):
         monkeypatch.setattr(InProcess, "policy", {**InProcess.policy, "sum_of": 3, **policy})
-        data = dict.fromkeys(SITES, tmp_path / "data")
+        names = [f"site-{number + 1}" for number in range(sites)]
+        data = dict.fromkeys(names, tmp_path / "data")
         run = InProcess(tmp_path / "run", data, "fedbyol", rounds=rounds, sums_only=True, clip=0.1, sigma=SIGMA)
-        for site in SITES:
+        for site in names:
             startup = run.folder / site / "startup"
             startup.mkdir(parents=True, exist_ok=True)
             authority.issue(site)
@@ -45,6 +46,46 @@ def hospitals(tmp_path, monkeypatch):
         return run
 
     return make
+
+
+def step(run, site, **about):
+    """A site's answer to a step that the server makes up."""
+    meta = {"round": 0, "run": run.loop.run_info, SUM: {"step": "keys", "task": "pretrain", "attempt": 1, **about}}
+    return run._exchange(site, SUM_TASK, Message(meta=meta), broken=False)
+
+
+@pytest.mark.parametrize("task", ["../../../../../pretrain", "keys", "", None, 3, ["pretrain"]])
+def test_the_task_of_a_sum_cannot_name_a_file(hospitals, task):
+    run = hospitals()
+    before = set(run.folder.rglob("*.json"))
+    with pytest.raises(Exception, match="for no known task"):
+        step(run, "site-1", task=task)
+    new = set(run.folder.rglob("*.json")) - before
+    assert {path.parent.name for path in new} <= {"admitted"}
+    step(run, "site-1")
+
+
+def test_a_hospitals_update_is_in_one_sum_only(hospitals, tmp_path):
+    """The same settings as another run of four hospitals, of which one is left out the second time."""
+    run = hospitals(rounds=1, sites=4)
+    run.complete()
+    shutil.rmtree(run.run)  # the server starts the run over, with a new identity
+    run.start()
+    run.loop.trust = run.trust
+    run.broken = {("site-4", SUM_TASK, 0)}
+    with pytest.raises(Exception, match="already summed with other sites"):
+        run.complete()
+
+
+def test_the_servers_own_certificate_is_no_site(hospitals, tmp_path):
+    """Each party reads the server's name from its own kit."""
+    run = hospitals()
+    kit = run.folder / "site-1"
+    (kit / "startup" / "fed_client.json").write_text('{"servers": [{"identity": "server.org"}]}')
+    server = Place("server", tmp_path / "server-kit")
+    (server.workspace / "startup").mkdir(parents=True)
+    (server.workspace / "startup" / "fed_server.json").write_text('{"servers": [{"admin_server": "server.org"}]}')
+    assert trust_of(Place("site-1", kit)).server == trust_of(server).server == "server.org"
 
 
 def entries(run, site):

@@ -13,6 +13,7 @@ from fclseg.engine.messages import FORMAT, Message
 from fclseg.engine.place import LOCAL_FILE
 from fclseg.engine.run_settings import RESERVED, RunSettings
 from fclseg.engine.site import Site
+from fclseg.engine.site_sums import SUMMED
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.states import to_arrays
 from fclseg.flare.controller import check_start
@@ -23,6 +24,7 @@ from fclseg.hospital.gate import Gate
 from fclseg.hospital.policy import EVERYTHING, PolicyError
 from fclseg.methods.exchange import DISTANCE, get_row
 from fclseg.methods.registry import build_method
+from fclseg.privacy.protections import NO_PROTECTION, PrivacySettings
 
 TINY = {"channels": [2, 4], "hidden": 4, "bank_size": 8}
 
@@ -32,12 +34,12 @@ def door(tmp_path):
     """The gate of a site for one task, and networks of the run."""
     context = site_context(tmp_path)
 
-    def make(task="pretrain", number=0, received=None, run_id="run-1", policy=None, **settings):
+    def make(task="pretrain", number=0, received=None, run_id="run-1", policy=None, asked=NO_PROTECTION, **settings):
         (tmp_path / LOCAL_FILE).write_text(json.dumps({"policy": {"changes": list(TINY), **(policy or {})}}))
         chosen = RunSettings.read({"job": "fclopt_dp", "changes": TINY, **settings}, {})
         run = {"id": run_id, "settings": chosen.to_dict(), "sites": ["site-1"], "shared": {}, "format": FORMAT}
         message = Message(received or {}, meta={"round": number, "run": run})
-        return Gate(Site.of(site_place(context), message), task, message)
+        return Gate(Site.of(site_place(context), message), task, message, asked)
 
     make.audit = lambda: audit.Audit(tmp_path / "runs").entries()
     return make
@@ -85,6 +87,25 @@ def test_a_round_is_answered_once_and_the_same_question_gets_the_same_answer(doo
     door(number=2, received=networks).release(answer(door(number=2, received=networks), shifted(networks, 0.1)))
 
 
+@pytest.mark.parametrize("by", ["the job", "the hospital"])
+def test_the_same_noise_is_never_sent_in_two_amounts(door, networks, by):
+    """Noise z once as x + z and once as x + 2z: twice the first less the second would be x."""
+    sent, more = [], {"clip": 0.5}
+    for sigma in (1.0, 2.0, 1.0):
+        protections = {**more, "sigma": sigma}
+        asked = PrivacySettings(**protections) if by == "the job" else NO_PROTECTION
+        policy = {"repeats": 1, **({} if by == "the job" else protections)}
+        gate = door(number=1, received=networks, policy=policy, asked=asked)
+        sent.append(gate.release(answer(gate, shifted(networks, 0.001))).components["online"])
+    key = max(networks["online"], key=lambda name: networks["online"][name].size)
+    once, twice, again = (part[key].astype(float) - networks["online"][key] for part in sent)
+    assert np.array_equal(once, again)
+    assert np.std(2 * once - twice) > 0.5 * np.std(once), "the noise has cancelled"
+    gate = door(number=1, received=networks, policy={"repeats": 1, "clip": 0.5, "sigma": 3.0})
+    with pytest.raises(PolicyError, match="has already answered"):  # other amounts count as other questions
+        gate.release(answer(gate, shifted(networks, 0.001)))
+
+
 def test_one_weight_of_a_thousand_measures_no_target(door, networks):
     asked = shifted(networks, 0.0)
     name = next(key for key in asked["online"] if key.endswith("weight"))
@@ -126,9 +147,20 @@ def test_numbers_leave_after_the_gate_and_only_if_the_policy_lets_them(door, net
 
 
 def test_no_run_takes_the_place_of_a_sites_files():
-    files = {audit.FILE, "audit.lock", budget.LOCK, problems.FILE, ledger.SECRET, ledger.FOLDER, admission.FOLDER}
-    assert files == set(RESERVED)
-    for name in (*RESERVED, "AUDIT.jsonl", "x" * 101, "a\nb", "a\x1b[2Jb", "leak-{$HOME}", "$x", "a/b", ".."):
+    files = {audit.FILE, "audit.lock", budget.LOCK, problems.FILE, f"{problems.FILE}.1", ledger.SECRET}
+    assert files | {ledger.FOLDER, admission.FOLDER, SUMMED} == set(RESERVED)
+    for name in (
+        *RESERVED,
+        "AUDIT.jsonl",
+        "an\u017fwered",
+        "x" * 101,
+        "a\nb",
+        "a\x1b[2Jb",
+        "leak-{$HOME}",
+        "$x",
+        "a/b",
+        "..",
+    ):
         with pytest.raises(FCLSegError, match=r"is not a valid run name|is not a short text on one line"):
             RunSettings.read({"job": "fclopt", "run": name}, {})
     assert RunSettings.read({"job": "fclopt", "run": "Herz 2026 größer"}, {}).run == "Herz 2026 größer"

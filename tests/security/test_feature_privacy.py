@@ -108,6 +108,11 @@ def test_a_job_that_asks_for_features_gets_none_where_they_are_forbidden(run):
     assert {entry["outcome"] for entry in audit(made, "site-2")} == {"refused"}
 
 
+def trained(made, site):
+    """The rounds of which the site has a state."""
+    return sorted(int(path.stem.rpartition("-")[2]) for path in made.memory(site).glob("round-*.safetensors"))
+
+
 def test_a_spent_budget_stops_that_site_only(run, capsys):
     """sigma 4 is a noise multiplier of 2 per round: two rounds fit into the budget of site-2, the third does not."""
     pytest.importorskip("dp_accounting", reason="the extra 'privacy' is not installed")
@@ -122,6 +127,7 @@ def test_a_spent_budget_stops_that_site_only(run, capsys):
     assert states[:2] == ["ok", "ok"] and all("the privacy budget of this site is spent" in text for text in states[2:])
     entries = audit(made, "site-2")
     assert [entry["outcome"] for entry in entries] == ["sent", "sent", "refused", "refused"]
+    assert trained(made, "site-2") == [0, 1], "what cannot be paid for is not trained"
     assert [entry["epsilon"] for entry in entries[:2]] == pytest.approx([one, two])
     assert entries[0]["multipliers"] == {"networks": 2.0}
     assert main(["site", "budget", "--kit", str(made.folder / "site-2"), "--rounds", "1"]) == 0
@@ -160,6 +166,7 @@ def test_where_a_budget_is_kept_nothing_leaves_without_noise(run, job, policy, o
     (line,) = made.complete()
     assert f"has a privacy budget, but '{open_one}' would leave without noise" in json.dumps(line["sites"]["site-2"])
     assert {entry["outcome"] for entry in audit(made, "site-2")} == {"refused"}
+    assert trained(made, "site-1") == [0] and not trained(made, "site-2"), "it must be refused before training"
 
 
 def test_features_count_by_how_much_of_them_is_one_patient_s(run):

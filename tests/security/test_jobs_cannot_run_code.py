@@ -24,7 +24,7 @@ from fclseg.methods.exchange import ROWS
 OPTIONAL = {tracker.receiver: tracker.package for tracker in TRACKERS.values()}
 """Classes that need a package which is not always installed."""
 FOREIGN = (
-    "fclseg.finetune.run.finetune",  # its overrides are expressions of MONAI
+    "fclseg.finetune.train.train",  # its overrides are expressions of MONAI
     "fclseg.cli.main",  # starts a simulator, and with it any job
     "fclseg.files.write_text",  # writes anywhere
     "fclseg.flare.executor.os.system",

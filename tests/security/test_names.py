@@ -18,7 +18,7 @@ from fclseg.engine.run_files import lock_path
 from fclseg.engine.run_folder import RunFolder
 from fclseg.errors import FCLSegError
 from fclseg.files import private_folder, write_text
-from fclseg.finetune.run import FinetuneSpec, training_config
+from fclseg.finetune.train import FinetuneSpec, training_config
 from fclseg.flare.slots import slots_folder, training_slot
 from fclseg.locks import held, is_held
 from fclseg.phantom.dataset import write_phantom

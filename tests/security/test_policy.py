@@ -204,6 +204,8 @@ def test_what_leaves_is_clipped_whatever_the_job_says(gate):
 
 def test_features_do_not_pass_where_everything_is_clipped(gate):
     door = gate("fcl", policy={"components": sorted(EVERYTHING), "clip": 1.0})
+    with pytest.raises(PolicyError, match="'bank' cannot be clipped"):  # before training, too
+        door.admit()
     with pytest.raises(PolicyError, match="'bank' cannot be clipped"):
         door.release(answer(door, networks(door)))
 

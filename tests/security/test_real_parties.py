@@ -196,7 +196,7 @@ def test_a_lead_cannot_start_from_any_file_of_the_server(sites):
     ("path", "arguments"),
     [
         ("fclseg.files.write_text", {"path": "PROOF", "text": "x"}),
-        ("fclseg.finetune.run.finetune", {"spec": None}),
+        ("fclseg.finetune.train.train", {"spec": None}),
         ("nvflare.app_common.logging.job_log_streamer.JobLogStreamer", {"log_file_name": "log.txt"}),
         ("nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent", {"events_to_convert": ["x"]}),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from fclseg.errors import FCLSegError
 from fclseg.local_page import PageServer
-from fclseg.start.answers import Answers, commands
+from fclseg.start.answers import StartAnswers, commands
 from fclseg.start.folders import beside, listing
 from fclseg.start.icon import write_icon
 from fclseg.start.job import Job
@@ -69,7 +69,7 @@ def test_commands_run_one_after_the_other_until_one_fails(tmp_path):
 @pytest.fixture
 def server(tmp_path):
     ended = threading.Event()
-    made = PageServer(PAGE, 0, Answers(Job(), tmp_path, ended.set), tell=lambda text: None)
+    made = PageServer(PAGE, 0, StartAnswers(Job(), tmp_path, ended.set), tell=lambda text: None)
     made.ended = ended
     threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     yield made
@@ -79,7 +79,7 @@ def server(tmp_path):
 
 
 def ask(server, path, method="GET", content=None):
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=300)
     name, value = server.cookie
     connection.request(method, path, content and json.dumps(content), {"Cookie": f"{name}={value}"})
     answer = connection.getresponse()

@@ -11,7 +11,7 @@ from fclseg.errors import FCLSegError
 from fclseg.presets import SETTINGS, get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.cells import FORMAT, Dataset
-from fclseg.study.run import Options, run_study
+from fclseg.study.run import StudyOptions, run_study
 
 CHANGED = {
     "protocol": "centralised",
@@ -80,7 +80,7 @@ def test_results_of_another_format_are_refused_with_a_sentence(tmp_path):
 def test_a_study_refuses_such_a_folder_before_it_writes_anything(tmp_path):
     (tmp_path / "cells").mkdir()
     with pytest.raises(FCLSegError, match="earlier version"):
-        run_study(Options("local", tmp_path, preset="demo", methods="random"))
+        run_study(StudyOptions("local", tmp_path, preset="demo", methods="random"))
     assert [path.name for path in tmp_path.iterdir()] == ["cells"]
 
 

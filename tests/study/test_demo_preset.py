@@ -2,7 +2,7 @@
 
 from discs import write_discs
 
-from fclseg.finetune.run import FinetuneSpec
+from fclseg.finetune.train import FinetuneSpec
 from fclseg.study.fixed_training import train_fixed
 
 

@@ -9,7 +9,7 @@ import pytest
 from discs import write_discs
 
 from fclseg.finetune import metrics
-from fclseg.finetune.run import FinetuneSpec
+from fclseg.finetune.train import FinetuneSpec
 from fclseg.presets import get_preset
 from fclseg.study.cache import Cache
 from fclseg.study.datasets import prepare_dataset

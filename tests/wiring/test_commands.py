@@ -11,7 +11,7 @@ from fclseg.errors import FCLSegError
 from fclseg.flare.launch import read_job
 from fclseg.presets import get_preset
 from fclseg.study.plan import plan
-from fclseg.study.run import Options, make_request
+from fclseg.study.run import StudyOptions, make_request
 from fclseg.study.tables import TABLES, choose_methods, table_rows
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ def test_every_option_of_study_reaches_the_study(asked, tmp_path):
 
 
 def test_a_study_is_every_combination_of_what_was_asked_for(shared_folder, tmp_path):
-    options = Options("local", tmp_path, "demo", labels=(1, 2), folds=2, seeds=2, pretrain_seeds=3,
+    options = StudyOptions("local", tmp_path, "demo", labels=(1, 2), folds=2, seeds=2, pretrain_seeds=3,
                       modes=("full", "frozen"), data=shared_folder, sites=2)  # fmt: skip
     table, preset = TABLES["local"], get_preset("demo")
     rows = table_rows(table, choose_methods(table, "random,fclopt,local_cl"), preset)
@@ -101,7 +101,7 @@ def test_a_study_is_every_combination_of_what_was_asked_for(shared_folder, tmp_p
 
 
 def test_transfer_pretrains_on_one_data_set_and_fine_tunes_on_the_other(shared_folder, hospitals, tmp_path):
-    options = Options(
+    options = StudyOptions(
         "transfer", tmp_path, "demo", labels=(1,), data=shared_folder, sites=2, transfer_data=hospitals["site-2"]
     )
     table = TABLES["transfer"]

@@ -16,7 +16,7 @@ from fclseg.inference.body import Body
 from fclseg.inference.cases import find_cases
 from fclseg.inference.function import patient_result
 from fclseg.inference.measure import measure
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.segment import Segmentation, Segmenter
 from fclseg.networks.model_file import TrainedModel
 

@@ -11,7 +11,7 @@ from ignite.engine import Events
 
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.sites import Splits
-from fclseg.finetune.run import FinetuneSpec, training_config
+from fclseg.finetune.train import FinetuneSpec, training_config
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.loading import read_tensors, save_encoder
 from fclseg.networks.model_file import TrainedModel, write_model

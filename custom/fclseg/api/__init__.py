@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from fclseg.api.health import Health, doctor
     from fclseg.api.labelling import label
     from fclseg.api.pretraining import Pretrained, pretrain
-    from fclseg.api.reporting import report
     from fclseg.api.segmenting import segment
-    from fclseg.api.studying import study
+    from fclseg.api.studying import report, study
     from fclseg.api.submitting import Submitted, submit
     from fclseg.phantom.dataset import write_phantom
     from fclseg.presets import get_preset
@@ -29,9 +28,8 @@ WHERE = {
     "fclseg.api.finetuning": ("Finetuned", "finetune"),
     "fclseg.api.labelling": ("label",),
     "fclseg.api.pretraining": ("Pretrained", "pretrain"),
-    "fclseg.api.reporting": ("report",),
     "fclseg.api.segmenting": ("segment",),
-    "fclseg.api.studying": ("study",),
+    "fclseg.api.studying": ("report", "study"),
     "fclseg.study.run": ("Studied",),
     "fclseg.api.submitting": ("Submitted", "submit"),
     "fclseg.phantom.dataset": ("write_phantom",),

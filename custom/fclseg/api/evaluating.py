@@ -8,10 +8,10 @@ from fclseg.anatomy.folders import folder_anatomy
 from fclseg.evaluation.calibrate import COVERAGE, Checked
 from fclseg.evaluation.calibrate import calibrate as fit
 from fclseg.evaluation.calibrate import check as check_on
+from fclseg.evaluation.evaluate import Evaluated, Pair
+from fclseg.evaluation.evaluate import evaluate as run
 from fclseg.evaluation.known import known_patients
 from fclseg.evaluation.people import HALVES
-from fclseg.evaluation.run import Evaluated, Pair
-from fclseg.evaluation.run import evaluate as run
 from fclseg.inference.calibration import Calibration, calibration_file, digest
 from fclseg.resources import shipped_model
 

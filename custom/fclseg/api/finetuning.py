@@ -9,7 +9,7 @@ from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.registry import ANATOMIES, DEFAULT
 from fclseg.finetune.evaluation import Evaluation
 from fclseg.finetune.network import settings_for
-from fclseg.finetune.run import FinetuneSpec, train
+from fclseg.finetune.train import FinetuneSpec, train
 from fclseg.methods.exchange import SHIPPED
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.interface import EncoderFactory

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fclseg.errors import FCLSegError
 from fclseg.inference.body import stated_body
-from fclseg.inference.exam import Options, segment_scan
+from fclseg.inference.exam import SegmentOptions, segment_scan
 from fclseg.inference.function import PatientResult
 from fclseg.networks.interface import EncoderFactory
 from fclseg.networks.unet import Encoder
@@ -40,7 +40,7 @@ def segment(
     """
     if workers < 1:
         raise FCLSegError(f"--workers must be at least 1, not {workers}")
-    options = Options(
+    options = SegmentOptions(
         model=_path(model),
         all_phases=all_phases,
         workers=workers,

@@ -38,9 +38,9 @@ def register(subparsers: Commands) -> None:
 def run(arguments: argparse.Namespace) -> Answer:
     from fclseg.cli.options import positive
     from fclseg.inference.batch import run_batch
-    from fclseg.inference.exam import Options
+    from fclseg.inference.exam import SegmentOptions
 
-    options = Options(
+    options = SegmentOptions(
         model=arguments.model,
         all_phases=arguments.all_phases,
         workers=positive(arguments.workers, "--workers"),

@@ -53,7 +53,7 @@ class SliceSampler:
     ):
         self.store, self.batch_size, self.device = store, batch_size, device
         self.indices = np.asarray(indices)
-        self.with_partners, self.with_labels = partners, labels
+        self.with_labels = labels
         if not len(self.indices):
             raise DataError(
                 "there is no slice to train on; check the patients of the split and whether they have labels"

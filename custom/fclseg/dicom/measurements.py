@@ -14,7 +14,7 @@ from fclseg.files import whole_file
 SERIES_NUMBER = 1001
 
 
-class Value(Protocol):
+class Measured(Protocol):
     @property
     def name(self) -> str: ...
     @property
@@ -26,7 +26,7 @@ class Value(Protocol):
 
 
 def write_measurements(
-    path: Path, values: Sequence[Value], sources: Sequence[Source], anatomy: Anatomy, origin: str, check: bool
+    path: Path, values: Sequence[Measured], sources: Sequence[Source], anatomy: Anatomy, origin: str, check: bool
 ) -> None:
     """Implausible values are left out. ``origin`` identifies the network, and ``check`` says that a flag was raised."""
     try:
@@ -37,7 +37,7 @@ def write_measurements(
         dataset.save_as(draft)
 
 
-def _report(values: Sequence[Value], sources: Sequence[Source], anatomy: Anatomy, origin: str, check: bool) -> Any:
+def _report(values: Sequence[Measured], sources: Sequence[Source], anatomy: Anatomy, origin: str, check: bool) -> Any:
     library = highdicom()
     from pydicom.sr.codedict import codes
 
@@ -70,15 +70,15 @@ def _report(values: Sequence[Value], sources: Sequence[Source], anatomy: Anatomy
     return dataset
 
 
-def _by_structure(values: Sequence[Value], anatomy: Anatomy) -> Mapping[str, list[Value]]:
-    groups: dict[str, list[Value]] = {}
+def _by_structure(values: Sequence[Measured], anatomy: Anatomy) -> Mapping[str, list[Measured]]:
+    groups: dict[str, list[Measured]] = {}
     for one in values:
         structure = next((name for name in anatomy.names if name in one.name.split()), "")
         groups.setdefault(structure, []).append(one)
     return groups
 
 
-def _group(library: Any, structure: str, values: Sequence[Value], key: object) -> Any:
+def _group(library: Any, structure: str, values: Sequence[Measured], key: object) -> Any:
     site = library.sr.FindingSite(coded(structure_code(structure)))
     return library.sr.MeasurementsAndQualitativeEvaluations(
         tracking_identifier=library.sr.TrackingIdentifier(identifier(structure, key), structure or "heart"),

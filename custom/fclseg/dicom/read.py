@@ -19,7 +19,7 @@ LONGEST_FIRST = 128
 
 
 @dataclass
-class Found:
+class FoundSeries:
     """The series of a folder, and one sentence for each series that cannot be read or is not wanted."""
 
     series: list[Cine] = field(default_factory=list)
@@ -51,13 +51,13 @@ def holds_dicom(place: Path) -> bool:
     return is_dicom(place) if place.is_file() else any(is_dicom(path) for path in files_of(place))
 
 
-def find_series(place: Path) -> Found:
+def find_series(place: Path) -> FoundSeries:
     """The cine series below a folder, one per exam, or of the series that a file belongs to. Private tags are not read.
 
     Copies of an image, as in an export that was made twice, are read once.
     """
     groups: dict[str, list[Item]] = defaultdict(list)
-    found, seen, copies = Found(), set(), 0
+    found, seen, copies = FoundSeries(), set(), 0
     for path in files_of(place) if place.is_dir() else _siblings(place):
         if not is_dicom(path):
             continue
@@ -103,7 +103,7 @@ def _exam(header: Any) -> tuple[str, str]:
     return str(getattr(header, "PatientID", "")), str(getattr(header, "StudyInstanceUID", ""))
 
 
-def _add_exam(found: Found, series: list[list[Item]]) -> None:
+def _add_exam(found: FoundSeries, series: list[list[Item]]) -> None:
     """Add the short-axis cine of one exam. Without one, all of its series are added."""
     arranged, problems = [], []
     for items in series:

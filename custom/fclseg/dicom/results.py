@@ -11,7 +11,7 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.nifti import stem
 from fclseg.dicom.document import write_document
 from fclseg.dicom.importing import Imported, read_sources
-from fclseg.dicom.measurements import Value, write_measurements
+from fclseg.dicom.measurements import Measured, write_measurements
 from fclseg.dicom.segmentation import write_segmentation
 
 
@@ -40,7 +40,7 @@ def write_phases(
 
 def write_findings(
     patient: str,
-    values: Sequence[Value],
+    values: Sequence[Measured],
     pdf: Path | None,
     out: Path,
     imported: Imported,

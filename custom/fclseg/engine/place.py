@@ -5,6 +5,7 @@ never from a job or a message. A site's own settings are in ``local/fclseg.json`
 environment. They are never sent anywhere.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -109,6 +110,14 @@ def server_host(kit: Path) -> str:
         return str(target).rpartition(":")[0].strip("[]")
     except (FCLSegError, *UNUSABLE):
         return ""
+
+
+def server_name(kit: Path) -> str:
+    """The name in the server's certificate, from a party's startup kit; "" if it cannot be read."""
+    for name, entry in (("fed_client.json", "identity"), ("fed_server.json", "admin_server")):
+        with contextlib.suppress(FCLSegError, *UNUSABLE):
+            return str(read_json(kit / "startup" / name)["servers"][0][entry])
+    return ""
 
 
 def check_site_name(name: str) -> str:

@@ -17,7 +17,7 @@ from fclseg.documents import read_json, read_json_lines, understood
 from fclseg.engine.messages import FORMAT
 from fclseg.engine.model import GlobalModel
 from fclseg.engine.run_files import CONFIG, FAILURE, RESULT, ROUNDS, SERVER, lock_path
-from fclseg.engine.run_settings import PATIENCE, RunSettings, with_present_names
+from fclseg.engine.run_settings import PATIENCE, RunSettings, with_full_names
 from fclseg.engine.state_files import KEPT_CHECKPOINTS, StateError, read_state, write_state
 from fclseg.errors import FCLSegError
 from fclseg.files import append_line, private_folder, write_text
@@ -269,5 +269,5 @@ def describe(record: dict[str, Any], rounds: int) -> str:
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
     """The configuration as a flat dictionary, without the settings that may change."""
     defaults = {entry.name: entry.default for entry in fields(RunSettings) if entry.default is not MISSING}
-    pairs = {**config, **defaults, **with_present_names(config.get("settings", {}))}
+    pairs = {**config, **defaults, **with_full_names(config.get("settings", {}))}
     return {name: value for name, value in pairs.items() if name not in (*PATIENCE, "settings")}

@@ -40,7 +40,10 @@ PATIENCE = ("min_sites", "pickup_timeout", "distance_timeout", "pretrain_timeout
 
 MOST_NAME, MOST_TEXT = 100, 500
 """Characters of a run's name and of any other text in a job."""
-RESERVED = ("audit.jsonl", "audit.lock", "budget.lock", "problems.log", "secret.key", "admitted", "answered")
+RESERVED = (
+    *("audit.jsonl", "audit.lock", "budget.lock", "problems.log", "problems.log.1", "secret.key"),
+    *("admitted", "answered", "summed"),
+)
 """Files and folders that a site keeps next to its runs."""
 
 TRACKERS = ("mlflow", "wandb")
@@ -82,7 +85,7 @@ class RunSettings(PrivacySettings):
     def __post_init__(self) -> None:
         # A site checks this too: the name comes from the server and must never lead out of the site's folder of runs.
         plain = self.run == Path(self.run).name == printable(self.run) and not set("{}$") & set(self.run)
-        taken = self.run.startswith(".") or self.run.lower() in RESERVED
+        taken = self.run.startswith(".") or self.run.casefold() in RESERVED
         if not plain or taken or len(self.run) > MOST_NAME:
             raise FCLSegError(
                 f"'{one_line(self.run, MOST_NAME)}' is not a valid run name: choose a plain folder name of at most "
@@ -93,7 +96,7 @@ class RunSettings(PrivacySettings):
     def read(cls, values: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> "RunSettings":
         """The job's values. FCLSEG_PRESET, FCLSEG_ROUNDS, FCLSEG_SEED and FCLSEG_RUN replace them where set."""
         known = {entry.name for entry in fields(cls)}
-        values = with_present_names(values)
+        values = with_full_names(values)
         if unknown := sorted(set(values) - known):
             raise FCLSegError(
                 f"the job has an unknown setting '{one_line(unknown[0], 60)}': choose from {', '.join(sorted(known))}"
@@ -230,8 +233,8 @@ class RunSettings(PrivacySettings):
         return asdict(self)
 
 
-def with_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a job or run of any version, under their current names."""
+def with_full_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a job or run, those of its preset under their full names."""
     renamed = dict(values)
     if isinstance(renamed.get("changes"), Mapping):
         renamed["changes"] = {full_name(name): value for name, value in _whole_names(renamed["changes"]).items()}

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fclseg.engine.messages import Message
+from fclseg.engine.messages import DISTANCE_TASK, PRETRAIN_TASK, Message
 from fclseg.engine.sums import CONTEXT, DISTANCE_SHAPE, DISTANCE_STEPS, SUM, feedback, sum_context, trust_of
 from fclseg.errors import PublicError
+from fclseg.federation.codecs.codec import checksum
 from fclseg.federation.downlink import reference
 from fclseg.federation.states import Arrays, to_arrays, to_tensors
 from fclseg.secure_sums.integers import REPORTED, Scales, SumPlan, Update
 from fclseg.secure_sums.masks import Vector
-from fclseg.secure_sums.occasion import Occasion
+from fclseg.secure_sums.occasion import Occasion, digest
 
 if TYPE_CHECKING:
     from fclseg.engine.gate import OpenGate
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from fclseg.secure_sums.member import Member
 
 LARGEST_DISTANCE = 2.0**10
+SUMMED_TASKS = (PRETRAIN_TASK, DISTANCE_TASK)
+SUMMED = "summed"
+"""In the site's folder of runs: with whom each of its updates was summed."""
 
 
 def answer_step(gate: OpenGate) -> Message:
@@ -30,7 +34,9 @@ def answer_step(gate: OpenGate) -> Message:
     site, task = gate.site, gate.task
     asked = _asked(task)
     with site.memory.held():
-        member = _member(gate, str(asked.get("task")), asked)
+        if asked.get("task") not in SUMMED_TASKS:  # it becomes a part of a file's name
+            raise PublicError("a secure sum is for no known task: run the same version everywhere")
+        member = _member(gate, asked["task"], asked)
         steps: dict[str, Callable[[Any], Any]] = {
             "keys": lambda given: member.keys(),
             "shares": member.shares,
@@ -73,7 +79,8 @@ def update_in_sum(gate: OpenGate, made: Message, told: float | None) -> Message:
         site.memory.keep_feedback(number, {name: to_tensors(part) for name, part in memory.items()})
         return vector
 
-    return _hidden(gate, context, make)
+    update = digest(site.name, {name: checksum(arrays).hex() for name, arrays in made.components.items()})
+    return _hidden(gate, context, make, update)
 
 
 def read_scales(site: Site, task: Message) -> Scales:
@@ -92,12 +99,12 @@ def capped_samples(samples: int, scales: Scales, cap: float) -> int:
     return min(samples, math.floor(cap * scales.weight)) if scales.norms else samples
 
 
-def _hidden(gate: OpenGate, context: str, make: Any) -> Message:
+def _hidden(gate: OpenGate, context: str, make: Any, update: str = "") -> Message:
     """A message with nothing but the numbers, under masks if the run has masks."""
     asked = _asked(gate.task)
     with gate.site.memory.held():
         if gate.site.settings.sum_masks:
-            parts = _member(gate, gate.task_name, asked).masked(asked.get("inbox") or {}, context, make)
+            parts = _member(gate, gate.task_name, asked).masked(asked.get("inbox") or {}, context, make, update)
         else:
             parts = make(int(asked["members"])).pack()
     message = _reply(gate.task, {CONTEXT: context})
@@ -114,7 +121,7 @@ def _asked(task: Message) -> dict[str, Any]:
 
 def _member(gate: OpenGate, task: str, asked: dict[str, Any]) -> Member:
     from fclseg.secure_sums.member import Member
-    from fclseg.secure_sums.records import Records
+    from fclseg.secure_sums.records import SumRecords
 
     site = gate.site
     if type(asked.get("attempt")) is not int:
@@ -123,7 +130,8 @@ def _member(gate: OpenGate, task: str, asked: dict[str, Any]) -> Member:
         raise PublicError("secure sums need a run with a folder: a site's keys are on its disk")
     occasion = Occasion(site.run_id, gate.task.round_number, task, asked["attempt"])
     trust = trust_of(site.place)
-    return Member(site.identity, trust, occasion, Records(site.memory.folder / "sums"), gate.fewest)
+    summed = None if site.place.simulated else site.place.runs / SUMMED
+    return Member(site.identity, trust, occasion, SumRecords(site.memory.folder / "sums", summed), gate.fewest)
 
 
 def members(gate: OpenGate) -> int:

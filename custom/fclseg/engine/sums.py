@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from fclseg.engine.messages import SUM_TASK, Message
-from fclseg.engine.place import Place
+from fclseg.engine.place import Place, server_name
 from fclseg.engine.run_settings import RunSettings
 from fclseg.errors import PassingError
 from fclseg.federation.codecs.codec import checksum
@@ -172,4 +172,6 @@ def sum_context(row: Row, received: Mapping[str, Arrays], *sent: Any) -> str:
 
 def trust_of(place: Place) -> Trust:
     """Whose signatures a party accepts: those of the root certificate in its startup kit."""
-    return SimulatedTrust() if place.simulated else RootTrust(place.workspace / "startup" / "rootCA.pem")
+    if place.simulated:
+        return SimulatedTrust()
+    return RootTrust(place.workspace / "startup" / "rootCA.pem", server_name(place.workspace))

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from fclseg.anatomy.base import Anatomy, Mass
 from fclseg.errors import DataError
-from fclseg.evaluation.run import Evaluated, Pair, evaluate
-from fclseg.evaluation.scores import Row
+from fclseg.evaluation.evaluate import Evaluated, Pair, evaluate
+from fclseg.evaluation.scores import ScoreRow
 from fclseg.evaluation.summary import is_bad
 from fclseg.inference.function import patient_result
 from fclseg.inference.measure import Measurement
-from fclseg.inference.run import measurements_of
+from fclseg.inference.patients import measurements_of
 from fclseg.inference.values import Body
 
 PHASES = ("ED", "ES")
@@ -48,7 +48,7 @@ def known_patients(
     return known, evaluated.anatomy
 
 
-def _known(row: Row, rows: Sequence[Row], folder: Path, evaluated: Evaluated) -> Known | None:
+def _known(row: ScoreRow, rows: Sequence[ScoreRow], folder: Path, evaluated: Evaluated) -> Known | None:
     anatomy = evaluated.anatomy
     phases = {one["phase"]: one for one in rows}
     found = {one.phase: one for one in measurements_of(folder, row["patient"])}
@@ -70,7 +70,7 @@ def _known(row: Row, rows: Sequence[Row], folder: Path, evaluated: Evaluated) ->
     )
 
 
-def _true(row: Row, anatomy: Anatomy) -> Measurement:
+def _true(row: ScoreRow, anatomy: Anatomy) -> Measurement:
     """A measurement of an expert's label map."""
     ml = {name: row[f"true_ml_{name}"] for name in anatomy.names}
     masses = [one for one in anatomy.measurements if isinstance(one, Mass)]

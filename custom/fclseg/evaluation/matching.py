@@ -16,7 +16,7 @@ ENDINGS = ("_seg", "_pred", "")
 
 
 @dataclass(frozen=True)
-class Found:
+class LabelMap:
     """The label map of a volume: a 3D file, or one time point of a 4D file."""
 
     path: Path
@@ -50,11 +50,11 @@ class Results:
             if is_nifti(path):
                 self.files.setdefault(stem(path), path)
 
-    def find(self, volume: Volume) -> Found | None:
+    def find(self, volume: Volume) -> LabelMap | None:
         """The result of a volume, or None."""
         for name, time_index in _names(volume):
             if (path := self.files.get(name)) is not None and path.resolve() != volume.image.resolve():
-                return Found(path, time_index)
+                return LabelMap(path, time_index)
         return None
 
 

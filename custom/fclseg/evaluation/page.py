@@ -11,7 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from fclseg import __version__
 from fclseg.anatomy.base import Anatomy
-from fclseg.evaluation.scores import Row
+from fclseg.evaluation.scores import ScoreRow
 from fclseg.evaluation.summary import BAD_DICE, BAD_EF, is_bad, table
 from fclseg.files import write_text
 from fclseg.finetune.agreement import bland_altman, write_agreement_plot
@@ -24,7 +24,7 @@ LOADER = ChoiceLoader([PackageLoader("fclseg.evaluation", "."), PackageLoader("f
 def write_page(
     path: Path,
     figures: Mapping[str, Any],
-    patients: Sequence[Row],
+    patients: Sequence[ScoreRow],
     missing: Sequence[str],
     sources: Mapping[tuple[str, str], Path],
     anatomy: Anatomy,
@@ -57,7 +57,7 @@ def write_page(
     write_text(path, environment.get_template("evaluation.html").render(**content))
 
 
-def _plot(patients: Sequence[Row], anatomy: Anatomy) -> str | None:
+def _plot(patients: Sequence[ScoreRow], anatomy: Anatomy) -> str | None:
     """Bland-Altman plots of the ejection fractions."""
     agreement = {}
     for one in cavities(anatomy):

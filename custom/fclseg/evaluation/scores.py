@@ -16,15 +16,15 @@ from fclseg.evaluation.people import Person
 from fclseg.finetune.metrics import METRICS
 from fclseg.inference.measure import cavities, ejection_fraction, millilitres
 
-Row = dict[str, Any]
+ScoreRow = dict[str, Any]
 
 
-def volume_row(volume: Volume, person: Person, labels: np.ndarray, truth: np.ndarray, hd95: bool) -> Row:
+def volume_row(volume: Volume, person: Person, labels: np.ndarray, truth: np.ndarray, hd95: bool) -> ScoreRow:
     """The scores of one label map [X, Y, S]."""
     anatomy = volume.anatomy
     missing = truth == UNLABELLED  # slices that nobody labelled are not scored, and their volume is unknown
     labels, truth = (np.where(missing, 0, one) for one in (labels, truth))
-    row: Row = _who(person) | {"phase": volume.phase, "frame": volume.frame}
+    row: ScoreRow = _who(person) | {"phase": volume.phase, "frame": volume.frame}
     outlined = [one.name for one in anatomy.structures if (truth == one.value).any()]
     stacks = [np.moveaxis(labels, -1, 0), np.moveaxis(truth, -1, 0)]
     for metric in METRICS:
@@ -40,7 +40,7 @@ def volume_row(volume: Volume, person: Person, labels: np.ndarray, truth: np.nda
     return row
 
 
-def patient_row(person: Person, rows: Sequence[Row], anatomy: Anatomy, look_at: Sequence[str] | None) -> Row:
+def patient_row(person: Person, rows: Sequence[ScoreRow], anatomy: Anatomy, look_at: Sequence[str] | None) -> ScoreRow:
     """Means over a patient's volumes, errors of volumes at ED and ES, and ejection fractions, found and true."""
     result = _who(person)
     result |= {f"dice_{name}": mean([row[f"dice_{name}"] for row in rows]) for name in anatomy.names}
@@ -61,11 +61,11 @@ def patient_row(person: Person, rows: Sequence[Row], anatomy: Anatomy, look_at: 
     return result
 
 
-def _who(person: Person) -> Row:
+def _who(person: Person) -> ScoreRow:
     return {name: getattr(person, name) for name in ("patient", "hospital", "vendor", "group", "half")}
 
 
-def _percent(row: Row | None, name: str) -> float | None:
+def _percent(row: ScoreRow | None, name: str) -> float | None:
     """Found minus true volume in per cent of the true one. The error of a mass is that of its wall at ED."""
     if row is None or not row[f"true_ml_{name}"]:
         return None

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fclseg.anatomy.base import Anatomy
-from fclseg.evaluation.scores import Row, mean
+from fclseg.evaluation.scores import ScoreRow, mean
 from fclseg.inference.measure import cavities
 
 BAD_DICE, BAD_EF = 0.75, 10.0
 """A result is bad below this Dice, or if the first cavity's ejection fraction is off by more points than this."""
 
 
-def summarise(rows: Sequence[Row], anatomy: Anatomy) -> dict[str, Any]:
+def summarise(rows: Sequence[ScoreRow], anatomy: Anatomy) -> dict[str, Any]:
     """The figures of some patients; None where nothing is known."""
     worst = min((row for row in rows if row["dice"] is not None), key=lambda row: row["dice"], default=None)
     figures: dict[str, Any] = {"patients": len(rows), "dice": mean([row["dice"] for row in rows])}
@@ -27,19 +27,19 @@ def summarise(rows: Sequence[Row], anatomy: Anatomy) -> dict[str, Any]:
     return figures | _flags(rows, anatomy)
 
 
-def ef_error(row: Row, structure: str) -> float | None:
+def ef_error(row: ScoreRow, structure: str) -> float | None:
     """Found minus true ejection fraction in points."""
     found, true = row[f"ef_{structure}"], row[f"true_ef_{structure}"]
     return None if found is None or true is None else found - true
 
 
-def is_bad(row: Row, anatomy: Anatomy) -> bool:
+def is_bad(row: ScoreRow, anatomy: Anatomy) -> bool:
     """Whether a person should have looked at this result."""
     first = [ef_error(row, one.structure) for one in cavities(anatomy)[:1]]
     return (row["dice"] or 0) < BAD_DICE or any(error is not None and abs(error) > BAD_EF for error in first)
 
 
-def _flags(rows: Sequence[Row], anatomy: Anatomy) -> dict[str, Any]:
+def _flags(rows: Sequence[ScoreRow], anatomy: Anatomy) -> dict[str, Any]:
     """How many bad and good results were flagged, if the results have flags."""
     known = [row for row in rows if row["look_at"] is not None]
     if not known:
@@ -50,7 +50,7 @@ def _flags(rows: Sequence[Row], anatomy: Anatomy) -> dict[str, Any]:
     return counts | {"good": len(good), "good_flagged": sum(bool(row["look_at"]) for row in good)}
 
 
-def by(rows: Sequence[Row], column: str, anatomy: Anatomy) -> dict[str, dict[str, Any]]:
+def by(rows: Sequence[ScoreRow], column: str, anatomy: Anatomy) -> dict[str, dict[str, Any]]:
     """The figures for each value of a column, such as ``hospital``; patients without one are left out."""
     values = sorted({row[column] for row in rows if row[column]})
     return {value: summarise([row for row in rows if row[column] == value], anatomy) for value in values}

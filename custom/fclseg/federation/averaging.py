@@ -16,7 +16,7 @@ import numpy as np
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.states import Arrays, check_state
 
-BLOCK = 1 << 16
+BLOCK = 1 << 17
 """Number of values that are averaged at once. Larger blocks leave the cache, smaller ones cost calls."""
 
 MOST_SAMPLES = 10**8

@@ -19,7 +19,7 @@ from fclseg.anatomy.registry import get_anatomy
 from fclseg.data.slices import default_cache
 from fclseg.finetune.phantom_stream import PhantomStream
 from fclseg.finetune.phantom_training import Schedule, train_on_phantoms
-from fclseg.finetune.run import FinetuneSpec, train
+from fclseg.finetune.train import FinetuneSpec, train
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.networks.model_file import MODEL, TrainedModel, load_model, write_model
 from fclseg.phantom.slices import SEED, phantom_folder

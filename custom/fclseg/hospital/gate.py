@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from fclseg.engine.gate import OpenGate
-from fclseg.engine.messages import REPORT, Message
+from fclseg.engine.messages import PRETRAIN_TASK, REPORT, Message
 from fclseg.federation.robust import update_norm
 from fclseg.federation.states import Arrays, to_arrays
 from fclseg.hospital.admission import Admission, Admissions, fingerprint, hours_since
@@ -20,7 +20,8 @@ from fclseg.hospital.budget import Budget
 from fclseg.hospital.ledger import Ledger, question
 from fclseg.hospital.plausible import check_plausible, check_start
 from fclseg.hospital.policy import Policy, PolicyError
-from fclseg.methods.exchange import DISTANCE, NEVER, SHIPPED
+from fclseg.methods.exchange import DISTANCE, FEATURES, NEVER, SHIPPED
+from fclseg.privacy.accountant import UPDATE_SENSITIVITY
 from fclseg.privacy.protections import NETWORKS, PrivacySettings
 from fclseg.text import one_line
 
@@ -49,7 +50,9 @@ class Gate(OpenGate):
         place, settings, policy = self.site.place, self.site.settings, self.policy
         rounds = self.site.rounds
         policy.check_run(settings.job, settings.preset, self.site.foreign_changes, rounds)
-        policy.check_components({flow.component for flow in settings.row.flows if flow.up != NEVER})  # before training
+        leaves = {flow.component for flow in settings.row.flows if flow.up != NEVER}
+        policy.check_components(leaves)  # this and the next also before anything leaves; here, before training
+        self._check_protections(leaves, self.wanted.stricter(policy.privacy))
         policy.check_sums(settings.sums_only and settings.sum_masks)
         if not 0 <= self.task.round_number < rounds:
             raise PolicyError(f"the task is for round {self.task.round_number}, outside the run's {rounds} rounds")
@@ -64,7 +67,7 @@ class Gate(OpenGate):
         )
         known = Admissions(place.runs).admit(asked, policy.approval)
         policy.check_hours(hours_since(known.asked))
-        Budget(place.runs).after(policy, {})
+        Budget(place.runs).after(policy, self._price(leaves))
         if policy.patients > 1:
             policy.check_patients(self.site.patient_count)
 
@@ -75,17 +78,15 @@ class Gate(OpenGate):
         settings = self.wanted.stricter(policy.privacy)
         try:
             policy.check_components(_names(answer))
-            self._check_possible(answer, settings)
+            self._check_protections(_names(answer), settings)
             with budget.held():
-                exchange, number = self._exchange(answer), self.task.round_number
+                exchange, number = self._exchange(answer, settings), self.task.round_number
                 ledger = Ledger(
                     self.site.place.runs, self.site.settings.run, fingerprint("", self.site.settings.identity)
                 )
                 ledger.check(self.task_name, number, exchange, policy.repeats)
                 multipliers = self.protect(answer, settings, ledger.noise(self.task_name, number, exchange))
                 covered = self._covered(answer, multipliers)
-                if policy.epsilon is not None and (open_ones := sorted(_names(answer) - covered)):
-                    raise PolicyError(f"this site has a privacy budget, but '{open_ones[0]}' would leave without noise")
                 epsilon = budget.after(policy, multipliers)
                 ledger.note(self.task_name, number, exchange)
                 self._note(
@@ -105,8 +106,9 @@ class Gate(OpenGate):
         self.curves = self.tellable(answer) if policy.curves else {}
         return answer
 
-    def _exchange(self, answer: Message) -> str:
-        """The checksum of a question and its answer without noise: only the same ones may be exchanged again."""
+    def _exchange(self, answer: Message, settings: PrivacySettings) -> str:
+        """The checksum of a question and its answer without noise: only the same ones may be exchanged again. The
+        protections belong to it: two answers with the same noise, but different amounts of it, would show both."""
         received = self.received()
         check_plausible(received)
         self._check_start(received)
@@ -116,7 +118,8 @@ class Gate(OpenGate):
             parts |= {
                 f"{way} {name} {site}": part for name, by_site in states.items() for site, part in by_site.items()
             }
-        return question(parts, (self.task.distance, answer.distance))
+        protections = (settings.shown(), self._noise_share(settings)) if answer.distance is None else ()
+        return question(parts, (self.task.distance, answer.distance, *protections))
 
     def _check_start(self, received: Mapping[str, Arrays]) -> None:
         """In the first round a site knows what must come down, unless the run starts from a file of the server."""
@@ -128,12 +131,20 @@ class Gate(OpenGate):
             method.start_from(settings.network_file)
         check_start(received, {name: to_arrays(method.send(name)) for name in received})
 
-    def _check_possible(self, answer: Message, settings: PrivacySettings) -> None:
-        """Refuse what the policy's protections cannot be applied to."""
-        if not answer.others:
-            return
-        if self.policy.clip is not None and not settings.on_features:
-            raise PolicyError(f"this site clips what it sends, but '{next(iter(answer.others))}' cannot be clipped")
+    def _check_protections(self, names: set[str], settings: PrivacySettings) -> None:
+        """Refuse what cannot leave with the protections that the policy asks for."""
+        features = names & FEATURES
+        if features and self.policy.clip is not None and not settings.on_features:
+            raise PolicyError(f"this site clips what it sends, but '{min(features)}' cannot be clipped")
+        noisy = (features if settings.feature_noise else set()) | (names - features if settings.sigma else set())
+        if self.policy.epsilon is not None and (open_ones := sorted(names - (noisy - {DISTANCE}))):
+            raise PolicyError(f"this site has a privacy budget, but '{open_ones[0]}' would leave without noise")
+
+    def _price(self, leaves: set[str]) -> dict[str, float]:
+        """What this task's networks will cost of the budget. The price of features depends on the images."""
+        sigma = self.wanted.stricter(self.policy.privacy).sigma
+        trains = self.task_name == PRETRAIN_TASK and bool(leaves - FEATURES - {DISTANCE})
+        return {NETWORKS: sigma / UPDATE_SENSITIVITY} if trains and sigma else {}
 
     def _covered(self, answer: Message, multipliers: Collection[str]) -> set[str]:
         """The names of the components that leave with noise."""

@@ -32,7 +32,7 @@ def digest(uid: str) -> str:
 
 
 @dataclass(frozen=True)
-class Study:
+class ReceivedStudy:
     """One study. ``sent`` are the UIDs that the archive has accepted; they are never sent again."""
 
     key: str
@@ -92,22 +92,22 @@ class Queue:
             )
         return key
 
-    def study(self, key: str) -> Study:
+    def study(self, key: str) -> ReceivedStudy:
         """The record of a study. A damaged one is rebuilt from the images, which are what must not be lost."""
         path = self.place(key) / RECORD
         try:
             if path.is_file():
-                return Study(**read_json(path))
+                return ReceivedStudy(**read_json(path))
         except (FCLSegError, *UNUSABLE):
             path.rename(path.with_name("damaged.json"))
         times = [image.stat().st_mtime for image in (self.place(key) / IMAGES).glob("*.dcm")]
-        return Study(key, images=len(times), arrived=max(times, default=0.0))
+        return ReceivedStudy(key, images=len(times), arrived=max(times, default=0.0))
 
-    def save(self, study: Study) -> None:
+    def save(self, study: ReceivedStudy) -> None:
         with self.lock:
             write_text(self.place(study.key) / RECORD, json.dumps(asdict(replace(study, changed=time.time()))))
 
-    def update(self, key: str, only: str | tuple[str, ...], **changes: object) -> Study | None:
+    def update(self, key: str, only: str | tuple[str, ...], **changes: object) -> ReceivedStudy | None:
         """Change a study that is still in a state; None if images arrived meanwhile and it is not."""
         with self.lock:
             study = self.study(key)
@@ -117,19 +117,19 @@ class Queue:
             self.save(study)
             return study
 
-    def studies(self) -> Iterator[Study]:
+    def studies(self) -> Iterator[ReceivedStudy]:
         for folder in sorted(self.folder.iterdir()):
             if folder.is_dir():
                 yield self.study(folder.name)
 
-    def complete(self, quiet_seconds: float) -> list[Study]:
+    def complete(self, quiet_seconds: float) -> list[ReceivedStudy]:
         """Studies of which nothing arrived for a while become ready."""
         now = time.time()
         ended = [one for one in self.studies() if one.state == RECEIVING and one.images]
         ended = [one for one in ended if now - one.arrived >= quiet_seconds]
         return [one for study in ended if (one := self.update(study.key, RECEIVING, state=READY))]
 
-    def next(self, state: str) -> Study | None:
+    def next(self, state: str) -> ReceivedStudy | None:
         """The study that waits longest in a state and may be tried now."""
         waiting = [one for one in self.studies() if one.state == state and one.try_at <= time.time()]
         return min(waiting, key=lambda one: one.arrived, default=None)

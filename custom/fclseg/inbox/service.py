@@ -8,7 +8,7 @@ from pathlib import Path
 from fclseg.errors import FCLSegError, PassingError
 from fclseg.files import make_folder
 from fclseg.inbox.log import Log
-from fclseg.inbox.queue import DONE, FAILED, HELD, READY, REFUSED, RESULTS, SEGMENTED, Queue, Study
+from fclseg.inbox.queue import DONE, FAILED, HELD, READY, REFUSED, RESULTS, SEGMENTED, Queue, ReceivedStudy
 from fclseg.inbox.receiver import Receiver
 from fclseg.inbox.sender import send, unlisted
 from fclseg.inbox.settings import Settings
@@ -66,7 +66,7 @@ class Service:
                 return work(waiting)
         return False
 
-    def _segment(self, study: Study) -> bool:
+    def _segment(self, study: ReceivedStudy) -> bool:
         """An attempt is counted before it begins, so that a study that kills the process is not tried for ever."""
         if study.attempts >= MOST_ATTEMPTS:
             reason = study.reason or "the process ended without a reason"
@@ -91,7 +91,7 @@ class Service:
             self.log(f"{study.key}: attempt {study.attempts + 1} of {MOST_ATTEMPTS} failed")
         return True
 
-    def _send(self, study: Study) -> bool:
+    def _send(self, study: ReceivedStudy) -> bool:
         settings = self.settings
         if settings.dry_run or settings.send_to is None:
             self.queue.update(study.key, SEGMENTED, state=HELD if settings.send_to else DONE)

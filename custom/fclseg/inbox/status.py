@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from fclseg.errors import FCLSegError
-from fclseg.inbox.queue import Queue, Study
+from fclseg.inbox.queue import Queue, ReceivedStudy
 from fclseg.inbox.receiver import Receiver
 from fclseg.inbox.settings import Settings
 
@@ -75,7 +75,7 @@ class StatusPage:
         )
 
 
-def _row(study: Study) -> str:
+def _row(study: ReceivedStudy) -> str:
     when = time.strftime("%d.%m. %H:%M:%S", time.localtime(study.changed))
     sent = f"{len(study.sent)} of {len(study.outgoing)}{', listed' * study.listed}" if study.outgoing else ""
     cells = (study.key, study.state, study.images, sent, when, study.reason)

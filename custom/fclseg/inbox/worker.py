@@ -58,12 +58,14 @@ def _end_with(parent: int) -> None:
 
 
 def _segment(folder: Path, model: Path | None) -> int:
-    from fclseg.inference.exam import Options, segment_scan
+    from fclseg.inference.exam import SegmentOptions, segment_scan
 
     shutil.rmtree(folder / RESULTS, ignore_errors=True)  # of an attempt that was killed, or of fewer images
     make_folder(folder / RESULTS)
     try:
-        segment_scan(folder / IMAGES, folder / RESULTS, Options(model=model, pdf=True, cine_only=True, quiet=True))
+        segment_scan(
+            folder / IMAGES, folder / RESULTS, SegmentOptions(model=model, pdf=True, cine_only=True, quiet=True)
+        )
     except FCLSegError as error:
         if not outgoing(folder):
             write_text(folder / REASON, str(error).replace(f"{folder / IMAGES}", "the study"))

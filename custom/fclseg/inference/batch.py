@@ -22,7 +22,7 @@ import psutil
 from fclseg.documents import read_json_lines
 from fclseg.errors import DataError, FCLSegError
 from fclseg.files import append_line, make_folder, whole_file
-from fclseg.inference.exam import Options, segment_scan
+from fclseg.inference.exam import SegmentOptions, segment_scan
 from fclseg.inference.report.page import KEY_FIGURES, page_name
 from fclseg.text import cell, printable
 
@@ -43,7 +43,7 @@ def find_exams(folder: Path) -> list[Path]:
     return exams
 
 
-def run_batch(folder: Path, out: Path, options: Options) -> list[dict[str, Any]]:
+def run_batch(folder: Path, out: Path, options: SegmentOptions) -> list[dict[str, Any]]:
     """Segment every exam of a folder; returns a row per exam. One bad exam does not stop the others."""
     if out.resolve().is_relative_to(folder.resolve()):
         raise DataError(f"{out}: is inside the folder of exams; choose a folder outside of it")
@@ -71,7 +71,7 @@ def run_batch(folder: Path, out: Path, options: Options) -> list[dict[str, Any]]
     return ordered
 
 
-def _results(exams: list[Path], out: Path, options: Options) -> Iterator[dict[str, Any]]:
+def _results(exams: list[Path], out: Path, options: SegmentOptions) -> Iterator[dict[str, Any]]:
     """Rows in the order in which exams end."""
     workers, single = options.workers, replace(options, workers=1, quiet=True)
     if workers == 1:
@@ -99,7 +99,7 @@ def _some(items: Iterable[Path], count: int) -> Iterator[Path]:
         yield item
 
 
-def one_exam(exam: Path, out: Path, options: Options) -> dict[str, Any]:
+def one_exam(exam: Path, out: Path, options: SegmentOptions) -> dict[str, Any]:
     """A row with what was found, or with the reason why nothing was."""
     row: dict[str, Any] = {"exam": exam.name, "fingerprint": _fingerprint(exam, options), "patients": 0, "reason": ""}
     process, started = psutil.Process(), time.monotonic()
@@ -120,7 +120,7 @@ def one_exam(exam: Path, out: Path, options: Options) -> dict[str, Any]:
     return row | {"memory_mb": round(process.memory_info().rss / 1e6)}
 
 
-def _fingerprint(exam: Path, options: Options) -> str:
+def _fingerprint(exam: Path, options: SegmentOptions) -> str:
     """Of the names, sizes and times of an exam's files, and of the model."""
     paths = [exam] if exam.is_file() else sorted(Path(at, name) for at, _, names in os.walk(exam) for name in names)
     parts = [(str(path.relative_to(exam.parent)), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]

@@ -20,7 +20,7 @@ from fclseg.files import make_folder
 from fclseg.inference.calibration import load_calibration
 from fclseg.inference.cases import find_cases
 from fclseg.inference.function import PatientResult
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.segment import Segmenter
 from fclseg.inference.shipped import weights_for
 from fclseg.inference.values import Body
@@ -35,7 +35,7 @@ MOST_BYTES = 64 << 30
 
 
 @dataclass(frozen=True)
-class Options:
+class SegmentOptions:
     """How a scan is segmented and what is written."""
 
     model: Path | None = None
@@ -51,7 +51,7 @@ class Options:
 
 
 def segment_scan(
-    scan: Path | None, out: Path, options: Options, ed: Path | None = None, es: Path | None = None
+    scan: Path | None, out: Path, options: SegmentOptions, ed: Path | None = None, es: Path | None = None
 ) -> list[PatientResult]:
     """Segment a file, a folder, a zip archive or the two phases of a patient; DICOM results go with DICOM images."""
     if scan is not None and scan.is_file() and zipfile.is_zipfile(scan):

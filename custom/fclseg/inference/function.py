@@ -49,7 +49,8 @@ class PatientResult:
 
     @property
     def phases(self) -> dict[str, Measurement]:
-        return {one.phase: one for one in self.volumes if one.phase is not None}
+        """ED before ES, as reports show them."""
+        return {one.phase: one for one in sorted(self.volumes, key=lambda one: one.phase or "") if one.phase}
 
     def value(self, name: str) -> Value | None:
         return next((one for one in self.values if one.name == name), None)

@@ -25,7 +25,7 @@ Predict = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Heart:
+class FoundHeart:
     centre: Centre
     agreement: float  # its fraction of all that was taken for a heart
 
@@ -35,7 +35,7 @@ def middle(slices: torch.Tensor, count: int) -> torch.Tensor:
     return slices[np.unique((np.linspace(0.25, 0.75, count) * (len(slices) - 1)).round().astype(int))]
 
 
-def find_hearts(slices: torch.Tensor, windows: Windows, predict: Predict) -> list[Heart]:
+def find_hearts(slices: torch.Tensor, windows: Windows, predict: Predict) -> list[FoundHeart]:
     """Where a heart may be in slices [n, X, Y] without padding, the largest component first."""
     few, shape = middle(slices, SEARCHED), slices.shape[1:]
     whole = replace(windows, size=_covering(shape, windows), reach_mm=np.inf)
@@ -49,7 +49,7 @@ def find_hearts(slices: torch.Tensor, windows: Windows, predict: Predict) -> lis
         if amounts[piece] >= LEAST_AMOUNT * amounts.max():
             _, x, y = ndimage.center_of_mass(pieces == piece + 1)
             place = within(whole.voxel(start, (x, y)), shape)
-            hearts.append(Heart(place, float(amounts[piece] / amounts.sum())))
+            hearts.append(FoundHeart(place, float(amounts[piece] / amounts.sum())))
     return hearts
 
 

@@ -5,15 +5,13 @@ of a compact organ is one connected component, and a cavity has no holes. Mirror
 heart has its right ventricle on the other side (``data/augment.py``).
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from scipy import ndimage
 from torch.nn import functional as F
 
 from fclseg.anatomy.base import Anatomy, Wall
-from fclseg.inference.locate import largest_piece
+from fclseg.inference.locate import Predict, largest_piece
 
 VIEWS = ((0.0, 1.0), (-20.0, 1.0), (20.0, 1.0), (0.0, 0.9), (0.0, 1.12))
 """Degrees, and the visible part of the window: well within the range of the augmentation during training. The first is
@@ -21,9 +19,6 @@ the window itself."""
 
 SMALL_COMPONENT = 0.1
 """If a structure may have several components, those smaller than this fraction of the largest one are removed."""
-
-Predict = Callable[[torch.Tensor], torch.Tensor]
-"""Square images [n, 1, H, H] -> class probabilities [n, C, H, H]."""
 
 
 def views(images: torch.Tensor, predict: Predict, count: int = len(VIEWS)) -> torch.Tensor:

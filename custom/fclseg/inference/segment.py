@@ -110,8 +110,9 @@ class Segmenter:
             if not hearts:
                 return Segmentation(np.zeros(voxels.shape, np.uint8))
             settled = [(*self._settle(voxels, volume, windows, one.centre), one.agreement) for one in hearts]
-            surest = max(settled, key=lambda one: self._sureness(*one[:2], windows)) if len(hearts) > 1 else settled[0]
-            local, centre, agreement = surest
+            if len(settled) > 1:
+                settled.sort(key=lambda one: -self._sureness(one[0], one[1], windows))
+            local, centre, agreement = settled[0]
         else:
             local, centre = self._settle(voxels, volume, windows, near)
         found = views(windows.cut(local, centre), self._probabilities, len(VIEWS) if self.refined else 2)

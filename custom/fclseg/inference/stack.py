@@ -1,4 +1,4 @@
-"""Whether the slices of a stack are in order, and the ventricles on their sides. A NIfTI header does not tell."""
+"""Whether slices are in order, ventricles on their sides and outlines taper. A NIfTI header does not tell."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -17,13 +17,20 @@ always at the right pair. A slice that is missing in the middle cannot be told f
 USUAL_SIDE = (100.0, 280.0)
 """Degrees from the LV to the RV in the axes of `Volume`, seen from the apex (133 to 242 in 140 patients)."""
 FEWEST = 6
+VANISHED, RETURNED = 0.1, 0.2
+"""Fractions of the largest area of a cavity. Ventricles taper: in none of 288 stacks of 144 patients does an expert's
+outline of LV or RV fall below the first and exceed the second in the next slice, seen from the largest one."""
 
 
 def stack_flags(voxels: np.ndarray, labels: np.ndarray, spacing: Sequence[float], anatomy: Anatomy) -> list[str]:
     """Flags for images and labels [X, Y, S]."""
     if not anatomy.compact:
         return []
-    flags = []
+    flags = [
+        f"{one.structure} nearly vanishes in slice {gap + 1} and is back in slice {back + 1}: check both slices"
+        for one in cavities(anatomy)
+        for gap, back in returns(np.count_nonzero(labels == anatomy.structure(one.structure).value, axis=(0, 1)))
+    ]
     if (pair := swapped_slices(voxels, labels, spacing)) is not None:
         flags.append(f"slices {pair + 1} and {pair + 2} may be swapped: check the order of the slices")
     if _is_mirrored(labels, spacing, anatomy):
@@ -33,6 +40,14 @@ def stack_flags(voxels: np.ndarray, labels: np.ndarray, spacing: Sequence[float]
             "image is mirrored"
         )
     return flags
+
+
+def returns(areas: np.ndarray) -> list[tuple[int, int]]:
+    """Slices in which a cavity is nearly gone, each with the next one, farther from the largest, in which it is not."""
+    largest = int(np.argmax(areas))
+    sides = (range(largest, len(areas)), range(largest, -1, -1))
+    gone, there = areas < VANISHED * areas[largest], areas > RETURNED * areas[largest]
+    return [(here, beyond) for side in sides for here, beyond in pairwise(side) if gone[here] and there[beyond]]
 
 
 def swapped_slices(voxels: np.ndarray, labels: np.ndarray, spacing: Sequence[float]) -> int | None:

@@ -89,6 +89,8 @@ class Answers:
             for index in session.patients[name]
             for frame in [session.volumes[index].frame]
         ]
+        if all(one["phase"] for one in frames):  # ED before ES; the frames of a cine stay in the order of time
+            frames.sort(key=lambda one: str(one["phase"]))
         return {"name": name, "frames": frames, "ready": name in session.background.done}
 
     def volume(self, query: Query, body: bytes, index: int) -> bytes:

@@ -16,7 +16,6 @@ def candidates_of(outlines: Mapping[Volume, Outline]) -> list[Candidate]:
         parts = parts_of(np.any(outline.labels > 0, axis=(0, 1)))
         for number, part in enumerate(parts):
             if part is not None:
-                doubt, features = float(outline.doubt[number]), outline.features[number]
                 place = (volume.patient, volume.frame, number, part, volume.phase)
-                found.append(Candidate(*place, doubt, features))
+                found.append(Candidate(*place, float(outline.doubt[number])))
     return found

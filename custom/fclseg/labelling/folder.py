@@ -20,7 +20,7 @@ from fclseg.anatomy.nifti import read_header, read_voxels, stem
 from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import UNLABELLED, check_label
 from fclseg.files import make_folder, whole_file, write_text
-from fclseg.inference.run import label_image
+from fclseg.inference.patients import label_image
 
 SUFFIXES = {"hvsmr": "-label"}
 """How a data set calls the label map of an image, if not ``NAME_gt``."""

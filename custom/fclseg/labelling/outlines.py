@@ -1,4 +1,4 @@
-"""The network's outlines of a volume, how unsure it is in each slice, and what it sees; kept on disk once computed."""
+"""The network's outlines of a volume, and how unsure it is in each slice; kept on disk once computed."""
 
 import hashlib
 import zipfile
@@ -27,7 +27,6 @@ AT_ONCE = 16
 class Outline:
     labels: np.ndarray  # [X, Y, S], uint8, in our axis order
     doubt: np.ndarray  # [S]: mean entropy of the averaged class probabilities, in nats
-    features: np.ndarray  # [S, F]: the encoder's coarsest features, averaged over the window
 
 
 class Outliner:
@@ -44,7 +43,7 @@ class Outliner:
         """The outline of an earlier time, if there is one."""
         try:
             with np.load(self._file(volume)) as stored:
-                return Outline(stored["labels"], stored["doubt"], stored["features"])
+                return Outline(stored["labels"], stored["doubt"])
         except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
             return None
 
@@ -76,15 +75,9 @@ class Outliner:
         windows = Windows(self.model.image_size, self.model.spacing, volume.spacing, REACH_MM)
         grey = segmenter.prepare.scale(voxels, volume, windows.box(centre, voxels.shape))
         images = windows.cut(torch.from_numpy(np.ascontiguousarray(np.moveaxis(grey, -1, 0))), centre)
-        features = torch.cat([self._features(chunk) for chunk in images.split(AT_ONCE)])
         chances = averaged(self._chances)(images).clamp(min=1e-7)
         doubt = -(chances * chances.log()).sum(dim=1).mean(dim=(1, 2))
-        return Outline(found.labels, doubt.numpy(), features.numpy().astype(np.float16)), found.centre
-
-    def _features(self, images: torch.Tensor) -> torch.Tensor:
-        assert self._segmenter is not None
-        network, device = self._segmenter.network, self._segmenter.device
-        return network.encoder(images.to(device))[-1].mean(dim=(2, 3)).cpu()
+        return Outline(found.labels, doubt.numpy()), found.centre
 
     def _chances(self, images: torch.Tensor) -> torch.Tensor:
         assert self._segmenter is not None

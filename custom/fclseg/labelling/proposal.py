@@ -1,8 +1,9 @@
-"""What to label next: slices of many patients, where the network is least sure and that differ from the labelled ones.
+"""What to label next: slices of many patients and all places of the heart, where the network is least sure.
 
-Twenty slices teach more if they come from twenty hearts than from two, and if they show base, middle and apex at ED and
-ES. So the order goes through these places in turn. At each, the patients with the fewest slices so far come first, and
-of their slices the one with the largest doubt x distance to what is labelled.
+Twenty slices of twenty hearts teach more than twenty of one, and they should show base, middle and apex at ED and ES.
+So the order goes through these places in turn. At each, the patients with the fewest slices so far come first, and of
+their slices the one of which the network is least sure. Distances between features of the network, which were part of
+the rule once, did not help (docs/results/labelled_slices.csv).
 """
 
 from collections import Counter
@@ -30,7 +31,6 @@ class Candidate:
     part: str  # one of PARTS
     phase: str | None
     doubt: float  # how unsure the network is
-    features: np.ndarray  # what the network sees in it
 
     @property
     def key(self) -> Key:
@@ -55,10 +55,8 @@ def parts_of(present: np.ndarray) -> list[str | None]:
 def propose(candidates: Sequence[Candidate], labelled: Iterable[Key], count: int) -> list[Candidate]:
     """The next ``count`` slices to label, best first; fewer if there are not so many."""
     done = set(labelled)
-    scale = _typical_distance(candidates)
     left = {candidate.key: candidate for candidate in candidates if candidate.key not in done}
     slices = Counter(patient for patient, _, _ in done)
-    seen = [candidate.features for candidate in candidates if candidate.key in done]
     chosen: list[Candidate] = []
     for part, phase in _from_turn(len(done)):
         if len(chosen) == count or not left:
@@ -70,10 +68,9 @@ def propose(candidates: Sequence[Candidate], labelled: Iterable[Key], count: int
             continue
         fewest = min(slices[one.patient] for one in here)
         here = [one for one in here if slices[one.patient] == fewest]
-        best = max(here, key=lambda one: (one.doubt * _distance(one.features, seen, scale), one.doubt))
+        best = max(here, key=lambda one: one.doubt)
         chosen.append(left.pop(best.key))
         slices[best.patient] += 1
-        seen.append(best.features)
     return chosen
 
 
@@ -81,18 +78,3 @@ def _from_turn(labelled: int) -> Iterable[tuple[str, str]]:
     """The turns without end, continued after the slices that are labelled already."""
     start = labelled % len(TURNS)
     return cycle(TURNS[start:] + TURNS[:start])
-
-
-def _typical_distance(candidates: Sequence[Candidate]) -> float:
-    """The median distance from the mean, so that distances do not depend on the network's units."""
-    if not candidates:
-        return 1.0
-    features = np.stack([candidate.features for candidate in candidates]).astype(float)
-    return float(np.median(np.linalg.norm(features - features.mean(axis=0), axis=1))) or 1.0
-
-
-def _distance(features: np.ndarray, seen: Sequence[np.ndarray], scale: float) -> float:
-    """To the nearest slice that is labelled or proposed; 1 if there is none."""
-    if not seen:
-        return 1.0
-    return float(np.linalg.norm(np.stack(seen).astype(float) - features, axis=1).min()) / scale

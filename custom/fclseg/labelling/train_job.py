@@ -15,7 +15,7 @@ def train(labels: Path, start: Path, out: Path) -> None:
     from ignite.engine import Events
 
     from fclseg.anatomy.folders import read_folder
-    from fclseg.finetune.run import FinetuneSpec, run_steps, training_config
+    from fclseg.finetune.train import FinetuneSpec, run_steps, training_config
     from fclseg.networks.model_file import load_model
 
     model = load_model(start)

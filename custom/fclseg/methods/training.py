@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 import torch
+from torch.nn import functional
 from torch.optim import Optimizer
 
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.device import computes_in_bfloat16
 from fclseg.errors import FCLSegError
 from fclseg.methods.base import Method
-from fclseg.methods.collapse import feature_std
 from fclseg.methods.optimizers import BUILDERS
 from fclseg.networks.loading import State
 from fclseg.randomness import generator
@@ -27,7 +27,7 @@ class RoundResult:
     samples: int  # n_c, the site's weight in the aggregation
     steps: int
     seconds: float
-    feature_std: float  # the collapse monitor, see fclseg.methods.collapse
+    feature_std: float  # the collapse monitor, see feature_std()
 
 
 def cosine_lr(base: float, round_number: int, rounds: int) -> float:
@@ -124,3 +124,14 @@ def _measure_spread(method: Method, batch: Batch) -> float:
     spread = feature_std(method.features(batch.images))
     method.train()
     return spread
+
+
+@torch.no_grad()
+def feature_std(features: torch.Tensor) -> float:
+    """Spread of features [N, D]: sqrt(D) times the mean per-dimension standard deviation of the normalised features.
+
+    Close to 1 when the directions are spread evenly over the sphere, 0 when all features point the same way, which is
+    the collapse that negative-free methods risk.
+    """
+    directions = functional.normalize(features.float(), dim=1)
+    return float(directions.std(dim=0, correction=0).mean() * features.shape[1] ** 0.5)

@@ -64,7 +64,10 @@ def load_model(path: str | Path, anatomy: str | None = None, encoder: EncoderFac
     Without ``anatomy``, any anatomy is accepted. ``encoder`` is the one that the model was trained with.
     """
     if not Path(path).is_file():
-        raise FCLSegError(f"there are no segmentation weights at {path}: {HOW_TO_TRAIN}")
+        raise FCLSegError(
+            f"{path}: there is no such model file; check the path, or, if you run a bundle from another folder, give "
+            "the bundle's own folder as --bundle_root"
+        )
     tensors, metadata = read_tensors(path)
     if metadata.get("fclseg") != KIND or metadata.get("trained") != "True":
         kind = "a pre-trained encoder" if "channels" in metadata else "not a model file of this project"

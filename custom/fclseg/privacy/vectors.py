@@ -16,11 +16,10 @@ from torch.nn import functional
 
 from fclseg.data.augment import Views
 from fclseg.data.sampler import Batch, SliceSampler
-from fclseg.privacy.feature_noise import add_noise, sensitivity
+from fclseg.privacy.features import add_noise, group_means, group_of_each, sensitivity
 from fclseg.privacy.mixing import mix_images, mixing_weights, random_members, random_signs
 from fclseg.privacy.perturbation import gradient_norms, remove_revealing
 from fclseg.privacy.protections import PrivacySettings
-from fclseg.privacy.prototypes import group_means, group_of_each
 
 
 @dataclass(frozen=True)

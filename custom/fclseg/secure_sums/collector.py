@@ -1,10 +1,8 @@
 """The server's side of a secure sum. It needs one vector of memory, however many sites there are."""
 
-from collections.abc import Callable
-
 from fclseg.errors import PassingError
 from fclseg.secure_sums.identity import Trust
-from fclseg.secure_sums.keys import SEED_BYTES, agree, commitment, derive, join, public_key
+from fclseg.secure_sums.keys import SEALED_TEXT, SEED_BYTES, agree, commitment, derive, join, public_key
 from fclseg.secure_sums.masks import Shape, Vector
 from fclseg.secure_sums.occasion import FEWEST, Occasion, SumError, needed
 from fclseg.secure_sums.roster import Advert, Roster
@@ -17,6 +15,7 @@ class Collector:
         self.occasion, self.trust, self.fewest = occasion, trust, max(fewest, FEWEST)
         self._adverts: dict[str, Advert] = {}
         self._sealed: dict[str, dict[str, str]] = {}
+        self._names: dict[str, dict[str, list[str]]] = {}  # commitments to each site's shares
         self._total: Vector | None = None
         self.context = ""
         self.survivors: list[str] = []
@@ -33,11 +32,15 @@ class Collector:
     def roster(self) -> Roster:
         return Roster(self.occasion, {site: self._adverts[site] for site in sorted(self._adverts)})
 
-    def accept_shares(self, site: str, sealed: object) -> None:
-        others = set(self._adverts) - {site}
-        if not isinstance(sealed, dict) or set(sealed) != others or not all(map(_is_text, sealed.values())):
+    def accept_shares(self, site: str, shares: object) -> None:
+        sealed, names = (shares.get(part) if isinstance(shares, dict) else None for part in ("sealed", "names"))
+        if not isinstance(sealed, dict) or set(sealed) != set(self._adverts) - {site}:
             raise SumError(f"{site}: its shares are not for the sites of this sum: they are not used")
-        self._sealed[site] = sealed
+        if not all(isinstance(one, str) and len(one) == SEALED_TEXT for one in sealed.values()) or not _are_names(
+            names, len(self._adverts)
+        ):
+            raise SumError(f"{site}: its shares have the wrong size: they are not used")
+        self._sealed[site], self._names[site] = sealed, names  # type: ignore[assignment]
 
     @property
     def sharing(self) -> list[str]:
@@ -109,17 +112,26 @@ class Collector:
             self._total.add_mask(key, -1 if site < absent else 1)  # type: ignore[union-attr]
 
     def _seed(self, kind: str, site: str) -> bytes:
-        roster, advert = self.roster, self._adverts[site]
-        shares = {roster.index(by): found[kind][site] for by, found in self._reveals.items() if site in found[kind]}
-        name_of: Callable[[bytes], str] = commitment if kind == "own" else public_key
-        seed = join(shares, roster.threshold, advert.own if kind == "own" else advert.masking, name_of)
-        if seed is None:
-            raise PassingError(f"the masks of {site} cannot be removed: {len(shares)} shares of it are not enough")
+        """From the shares that are those which the site made, whatever another site says they are."""
+        roster, advert, names = self.roster, self._adverts[site], self._names[site][kind]
+        found = {roster.index(by): shares[kind][site] for by, shares in self._reveals.items() if site in shares[kind]}
+        good = {index: share for index, share in found.items() if commitment(share) == names[index]}
+        seed = join(good, roster.threshold)
+        if seed is None or (commitment(seed) != advert.own if kind == "own" else public_key(seed) != advert.masking):
+            raise PassingError(
+                f"the masks of {site} cannot be removed with {len(good)} shares of it: if it happens again, start a "
+                f"run without {site}"
+            )
         return seed
 
     def _info(self, one: str, other: str) -> bytes:
         return self.roster.mask_info(one, other, self.sharing, self.context)
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _are_names(names: object, count: int) -> bool:
+    """Whether these are commitments to the shares of ``count`` sites of both kinds."""
+    return (
+        isinstance(names, dict)
+        and set(names) == {"own", "masking"}
+        and all(isinstance(found, list) and len(found) == count for found in names.values())
+    )

@@ -63,11 +63,18 @@ class CertifiedSite:
         raise SumError("this site's certificate has a key that cannot sign secure sums: provision it with RSA keys")
 
 
+SITE_ROLES = ((), ("client",))
+"""Roles in certificates of sites: those of a provisioned kit have none, those of a signed request have this one."""
+
+
 @dataclass(frozen=True)
 class RootTrust:
-    """Trust in the federation's root certificate, from the party's own startup kit."""
+    """Trust in the federation's root certificate, from the party's own startup kit. It has also certified the server,
+    leads and coordinators, who are no sites: with their keys the server could surround a hospital with parts of a sum
+    that it knows."""
 
     root: Path
+    server: str = ""  # its name, as this party's own kit says
 
     @cached_property
     def _root(self) -> x509.Certificate:
@@ -78,7 +85,7 @@ class RootTrust:
             certificate = x509.load_pem_x509_certificate(credential.encode("ascii"))
             certificate.verify_directly_issued_by(self._root)
             _check_dates(certificate)
-            if _common_name(certificate) != name:
+            if _common_name(certificate) != name or name == self.server or _roles(certificate) not in SITE_ROLES:
                 raise ValueError(name)
             _verify(certificate.public_key(), bytes.fromhex(signature), data)
         except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError, UnicodeError):
@@ -116,6 +123,11 @@ def _simulated_key(name: str) -> ed25519.Ed25519PrivateKey:
 def _common_name(certificate: x509.Certificate) -> str:
     (entry,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(entry.value)
+
+
+def _roles(certificate: x509.Certificate) -> tuple[str, ...]:
+    found = certificate.subject.get_attributes_for_oid(NameOID.UNSTRUCTURED_NAME)
+    return tuple(str(entry.value) for entry in found)
 
 
 def _check_dates(certificate: x509.Certificate) -> None:

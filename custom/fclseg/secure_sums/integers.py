@@ -156,8 +156,9 @@ class SumPlan:
             return wide[place - size : place].astype(np.float64)
 
         for name, layout in self._layouts.items():
-            norms[name] = float(take(1)[0] / FINE / count)
-            largest = take(layout.numbers.channels.size) / FINER / count
+            # A lying site can make them negative, and no site would answer a round with such scales.
+            norms[name] = max(0.0, float(take(1)[0] / FINE / count))
+            largest = np.maximum(take(layout.numbers.channels.size) / FINER / count, 0.0)
             ranges[name] = largest * HEADROOM * self.scales.weight / mean_samples
             small = take(sum(int(np.prod(shape)) for _, shape, _ in layout.small)) / FINE * share
             if name in self._coarse:

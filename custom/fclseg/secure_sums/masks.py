@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from fclseg.secure_sums.occasion import SumError
 
-WIDE_BITS = 64
 MOST_NARROW = 32
 CHUNK = 1 << 18
 

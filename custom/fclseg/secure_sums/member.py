@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from fclseg.secure_sums.identity import Identity, Trust
-from fclseg.secure_sums.keys import SEED_BYTES, agree, derive, new_seed, seal, split, unseal
+from fclseg.secure_sums.keys import SEED_BYTES, agree, commitment, derive, new_seed, seal, split, unseal
 from fclseg.secure_sums.masks import Vector
 from fclseg.secure_sums.occasion import FEWEST, Occasion, SumError, check_survivors, digest
-from fclseg.secure_sums.records import Record, Records
+from fclseg.secure_sums.records import Record, SumRecords
 from fclseg.secure_sums.roster import Advert, Roster
 
 SECRETS = ("masking", "sealing", "own")
@@ -25,7 +25,7 @@ SHARED = ("masking", "own")
 class Member:
     """One site in one sum. ``fewest``: the site's own minimum of sites in a sum."""
 
-    def __init__(self, identity: Identity, trust: Trust, occasion: Occasion, records: Records, fewest: int = FEWEST):
+    def __init__(self, identity: Identity, trust: Trust, occasion: Occasion, records: SumRecords, fewest: int = FEWEST):
         self.identity, self.trust, self.occasion = identity, trust, occasion
         self.records, self.fewest = records, max(fewest, FEWEST)
 
@@ -37,8 +37,9 @@ class Member:
             self.records.reply(record, "keys", "", advert.to_dict())
         return record.replies["keys"]["reply"]
 
-    def shares(self, adverts: Mapping[str, Any]) -> dict[str, str]:
-        """Step 2: check everybody's keys; for each other site, its shares of both seeds, sealed."""
+    def shares(self, adverts: Mapping[str, Any]) -> dict[str, Any]:
+        """Step 2: check everybody's keys; for each other site, its shares of both seeds, sealed. Commitments to all
+        shares go with them, so that the server finds wrong ones that another site reveals."""
         record, request = self._record, digest(adverts)
         if known := record.answered("shares", request):
             return known
@@ -54,11 +55,14 @@ class Member:
             if site != self._name
         }
         record.adverts, record.own_share = roster.to_dict(), mine[roster.index(self._name)].hex()
-        return self.records.reply(record, "shares", request, sealed)
+        names = {kind: list(map(commitment, shares)) for kind, shares in zip(SHARED, parts, strict=True)}
+        return self.records.reply(record, "shares", request, {"sealed": sealed, "names": names})
 
-    def masked(self, inbox: Mapping[str, str], context: str, make: Callable[[int], Vector]) -> dict[str, np.ndarray]:
+    def masked(
+        self, inbox: Mapping[str, str], context: str, make: Callable[[int], Vector], update: str = ""
+    ) -> dict[str, np.ndarray]:
         """Step 3: the site's vector under its own mask and one mask for each site that has sent shares. ``make`` is
-        given the number of sites."""
+        given the number of sites. ``update`` names what is summed, the same in any run."""
         record, request = self._record, digest(dict(inbox), context)
         if record.answered("masked", request):
             return self.records.load_vector(record)
@@ -75,7 +79,7 @@ class Member:
                 info = roster.mask_info(self._name, site, sharing, context)
                 key = agree(seeds["masking"], roster.adverts[site].masking, info)
                 vector.add_mask(key, 1 if self._name < site else -1)
-        record.inbox, record.context = dict(inbox), context
+        record.inbox, record.context, record.update = dict(inbox), context, update
         parts = vector.pack()
         self.records.keep_vector(record, parts)
         self.records.reply(record, "masked", request, True)
@@ -93,6 +97,7 @@ class Member:
         check_survivors(survivors, self._sharing(record), len(self._roster.sites), self.fewest)
         if record.agreed and record.agreed != survivors:
             raise SumError("a sum of this round was already opened for other sites: ask the same sites again")
+        self.records.open_update(record.update, survivors)
         record.agreed = survivors
         signature = self.identity.sign(self._roster.agreement(self._sharing(record), record.context, survivors))
         return self.records.reply(record, "agreement", request, signature)

@@ -1,7 +1,8 @@
 """What a site remembers of its secure sums, in files of its own.
 
 Secrets are removed when the next sum begins. The list of survivors that the site signed stays, so that a sum which was
-opened once is never opened again for other sites.
+opened once is never opened again for other sites. Training is repeatable: the same run again, under another identity or
+name, has the same updates. So the site also remembers, over all runs, with whom each update was summed.
 """
 
 import json
@@ -29,6 +30,7 @@ class Record:
     own_share: str = ""
     inbox: dict[str, str] = field(default_factory=dict)
     context: str = ""
+    update: str = ""  # the name of what is summed
     agreed: list[str] = field(default_factory=list)  # survivors that the site has signed, in any attempt
     replies: dict[str, dict[str, Any]] = field(default_factory=dict)  # step -> {digest of the request, reply}
 
@@ -40,11 +42,12 @@ class Record:
         return known["reply"] if known else None
 
 
-class Records:
-    """The folder of a site's sums in one run."""
+class SumRecords:
+    """The folder of a site's sums in the runs of one name. ``summed``: the folder of the updates of all its runs; None:
+    a simulation, whose sites are all of one person."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, summed: Path | None = None):
+        self.folder, self.summed = folder, summed
 
     def begin(self, occasion: Occasion, seeds: dict[str, str]) -> Record:
         """The record of a new attempt, or the existing one if this is the same attempt again."""
@@ -71,6 +74,17 @@ class Records:
         self._write(record)
         return reply
 
+    def open_update(self, update: str, survivors: list[str]) -> None:
+        """Note with whom an update is summed. Raises if it was summed with others before: the difference of the two
+        sums would be the update of a single site."""
+        if self.summed is None or not update:
+            return
+        path, with_whom = self.summed / f"{update[:32]}.json", json.dumps(survivors)
+        if not path.exists():
+            write_text(path, with_whom)
+        elif path.read_text(encoding="utf-8") != with_whom:
+            raise SumError("this update was already summed with other sites: start a new run with another seed")
+
     def keep_vector(self, record: Record, parts: dict[str, np.ndarray]) -> None:
         with whole_file(self._path(record).with_suffix(".npz")) as draft:
             np.savez(draft, **parts)  # type: ignore[arg-type]
@@ -88,12 +102,12 @@ class Records:
                 self._write(Record(record.run, record.round, record.task, record.attempt, agreed=record.agreed))
 
     def _path(self, record: Record | Occasion) -> Path:
-        return self.folder / f"{record.task}-{record.round:04d}.json"
+        """Another run of the same name has other files: it must not make the site forget what it has signed."""
+        return self.folder / f"{record.run}-{record.task}-{record.round:04d}.json"
 
     def _read(self, occasion: Occasion) -> Record | None:
         path = self._path(occasion)
-        record = self._load(path) if path.exists() else None
-        return record if record and record.run == occasion.run else None
+        return self._load(path) if path.exists() else None
 
     @staticmethod
     def _load(path: Path) -> Record:

@@ -6,8 +6,11 @@ from functools import cached_property
 from typing import Any
 
 from fclseg.secure_sums.identity import Identity, Trust
-from fclseg.secure_sums.keys import commitment, public_key
+from fclseg.secure_sums.keys import agree, commitment, new_seed, public_key
 from fclseg.secure_sums.occasion import Occasion, SumError, digest, statement, threshold
+
+MOST_TEXT = 10_000
+"""Characters of anything in a site's keys; a certificate is the longest."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,15 @@ class Advert:
         names = cls.__dataclass_fields__
         if not isinstance(values, dict) or set(values) != set(names):
             raise SumError("the keys of a site are incomplete: run the same version everywhere")
-        if not all(isinstance(value, str) for value in values.values()):
+        if not all(isinstance(value, str) and len(value) <= MOST_TEXT for value in values.values()):
             raise SumError("the keys of a site are damaged: run the same version everywhere")
         return cls(**values)
 
     def check(self, name: str, occasion: Occasion, trust: Trust) -> None:
         data = statement("keys", occasion, name, self.masking, self.sealing, self.own)
         trust.check(name, self.credential, self.signature, data)
+        for key in (self.masking, self.sealing):
+            agree(new_seed(), key, b"")  # one site's unusable key would otherwise stop every other site
 
     def to_dict(self) -> dict[str, str]:
         return asdict(self)

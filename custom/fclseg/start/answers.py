@@ -17,7 +17,7 @@ WORDS = {"segment": "results", "label": "labels"}
 """The commands of the page, and how their folders are called."""
 
 
-class Answers:
+class StartAnswers:
     def __init__(self, job: Job, home: Path, end: Callable[[], None]):
         self.job, self.home, self.end, self.asked = job, home, end, time.monotonic()
         self.routes: dict[tuple[str, str], Callable[..., Any]] = {

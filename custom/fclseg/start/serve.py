@@ -6,7 +6,7 @@ import webbrowser
 from pathlib import Path
 
 from fclseg.local_page import Page, PageServer
-from fclseg.start.answers import Answers
+from fclseg.start.answers import StartAnswers
 from fclseg.start.job import Job
 
 PAGE = Page(Path(__file__).parent / "page", "fclseg start")
@@ -16,7 +16,7 @@ CLOSED_SECONDS = 300.0
 
 def start(home: Path, port: int = 0, browser: bool = True, closed_seconds: float = CLOSED_SECONDS) -> None:
     job, ended = Job(), threading.Event()
-    answers = Answers(job, home, ended.set)
+    answers = StartAnswers(job, home, ended.set)
     server = PageServer(PAGE, port, answers, lambda text: None)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True).start()
     print(f"open {server.link}", flush=True)

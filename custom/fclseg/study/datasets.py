@@ -19,6 +19,7 @@ from fclseg.study.cells import Dataset
 FOLDS = 5
 FEWEST_FOLDS = 2
 HEAD_BYTES = 1 << 16
+PHANTOM = "phantom-"
 POOLED_NOTE = "all data in one place"
 
 
@@ -107,7 +108,7 @@ def _kept_split(
 def phantom_dataset(anatomy: str, out: Path, *, sites: int, patients: int, seed: int = 0) -> Dataset:
     """A phantom data set in the study's folder, written once. Each site has its own scanner. Hearts and scanners are of
     a family that no shipped network was trained on."""
-    name = f"phantom-{anatomy}-{UNSEEN}-{sites}x{patients}-seed{seed}"
+    name = f"{PHANTOM}{anatomy}-{UNSEEN}-{sites}x{patients}-seed{seed}"
     root = out / "data" / name
     if not root.exists():
         print(f"no data given: writing a phantom of {sites * patients} patients to {root}", flush=True)

@@ -14,7 +14,7 @@ Round = dict[str, Any]
 """A line of a run's ``rounds.jsonl``, which the server wrote."""
 
 
-class Metric(TypedDict):
+class MetricText(TypedDict):
     """How a metric is named and shown."""
 
     name: str
@@ -25,7 +25,7 @@ class Metric(TypedDict):
     note: str
 
 
-class ScoredMetric(Metric):
+class ScoredMetric(MetricText):
     """A metric with its mean per structure."""
 
     structures: dict[str, float]
@@ -52,7 +52,7 @@ class PretrainingResult(TypedDict):
     seconds: float
 
 
-class Place(TypedDict):
+class TableCell(TypedDict):
     """A cell of the table."""
 
     row: str
@@ -90,7 +90,7 @@ class SeedScore(RunScore):
     pretrain_seed: int | None
 
 
-class Entry(Place):
+class Entry(TableCell):
     """The figures of one cell of the table."""
 
     summary: SummaryFigures
@@ -102,15 +102,15 @@ class Entry(Place):
     hospitals: dict[str, float]  # Dice of each hospital's held-out patients
 
 
-class Curve(Place):
+class Curve(TableCell):
     loss: list[float]
 
 
-class Picture(Place):
+class Picture(TableCell):
     file: str
 
 
-class Row(TypedDict):
+class RowText(TypedDict):
     key: str
     title: str
     job: str
@@ -141,7 +141,7 @@ class DatasetFacts(TypedDict):
     outside: dict[str, int]  # hospitals that took part in nothing
 
 
-class Settings(TypedDict):
+class StudySettings(TypedDict):
     """The settings that the figures depend on."""
 
     preset: dict[str, Any]
@@ -162,7 +162,7 @@ class Components(TypedDict):
     paper: dict[str, list[str]]
 
 
-class Traffic(TypedDict):
+class RowTraffic(TypedDict):
     """Payload per round and site of one method in MB."""
 
     megabytes: float
@@ -176,7 +176,7 @@ class Traffic(TypedDict):
 
 class Communication(TypedDict):
     sites: int
-    rows: dict[str, Traffic]
+    rows: dict[str, RowTraffic]
 
 
 class Study(TypedDict):
@@ -190,16 +190,16 @@ class Study(TypedDict):
     spread: str
     labels: list[int]
     modes: list[str]
-    metrics: list[Metric]
+    metrics: list[MetricText]
     baseline: str | None
-    rows: list[Row]
+    rows: list[RowText]
     entries: list[Entry]
     curves: list[Curve]
     pictures: list[Picture]
     pretraining: list[RunRecord]
     failures: list[FailureText]
     missing: int
-    settings: Settings
+    settings: StudySettings
     seconds: float
     date: str
     command: str

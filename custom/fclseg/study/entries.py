@@ -10,7 +10,7 @@ from fclseg.study.cells import FULL, Finetuning
 from fclseg.study.document import (
     Entry,
     FinetuningResult,
-    Metric,
+    MetricText,
     ScoredMetric,
 )
 from fclseg.study.plan import Planned, Request
@@ -144,13 +144,13 @@ def mean_metrics(results: Sequence[list[ScoredMetric]]) -> dict[str, dict[str, f
     return {name: _mean_by_name(found) for name, found in tables.items() if len(found) == len(results)}
 
 
-def metric_descriptions(finished: Finished) -> list[Metric]:
+def metric_descriptions(finished: Finished) -> list[MetricText]:
     """All metrics in the cells, each once, with their own descriptions."""
-    found: dict[str, Metric] = {}
+    found: dict[str, MetricText] = {}
     for _, result in finished:
         for metric in result["metrics"]:
             described = {name: value for name, value in metric.items() if name != "structures"}
-            found[metric["name"]] = Metric(**described)  # type: ignore[typeddict-item]
+            found[metric["name"]] = MetricText(**described)  # type: ignore[typeddict-item]
     return list(found.values())
 
 

@@ -15,7 +15,7 @@ from fclseg.files import private_folder
 from fclseg.finetune.dataset import open_labelled
 from fclseg.finetune.evaluation import Evaluation, VolumeEvaluator
 from fclseg.finetune.protocols import Draw, draw
-from fclseg.finetune.run import FinetuneResult, FinetuneSpec
+from fclseg.finetune.train import FinetuneResult, FinetuneSpec
 from fclseg.methods.exchange import SHIPPED
 from fclseg.networks.model_file import load_model
 from fclseg.resources import shipped_model

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fclseg.files import write_text
-from fclseg.study.document import Entry, Metric, Study
+from fclseg.study.document import Entry, MetricText, Study
 from fclseg.text import cell
 
 MODES = {"full": "full fine-tuning", "frozen": "frozen-encoder evaluation"}
@@ -134,7 +134,7 @@ def hospital_table(study: Study, mode: str) -> str:
     return table(["Dice of the patients of", *shown.values(), "worst"], lines)
 
 
-def metric_columns(study: Study, entries: Iterable[Entry]) -> list[tuple[Metric, str]]:
+def metric_columns(study: Study, entries: Iterable[Entry]) -> list[tuple[MetricText, str]]:
     """(metric, structure) pairs: the columns for which any entry has a figure."""
     return [
         (metric, name)
@@ -143,7 +143,7 @@ def metric_columns(study: Study, entries: Iterable[Entry]) -> list[tuple[Metric,
     ]
 
 
-def figure(entry: Entry, metric: Metric, structure: str) -> str:
+def figure(entry: Entry, metric: MetricText, structure: str) -> str:
     """One value with the metric's number of decimals; a dash if there is none."""
     value = entry["metrics"].get(metric["name"], {}).get(structure)
     return "–" if value is None else f"{value:.{metric['decimals']}f}"

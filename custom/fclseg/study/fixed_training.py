@@ -6,7 +6,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from fclseg.finetune.run import FinetuneResult, FinetuneSpec, train
+from fclseg.finetune.train import FinetuneResult, FinetuneSpec, train
 
 FIXED = {
     "epochs": "$@settings.finetuning.epochs_for(@steps_per_epoch)",

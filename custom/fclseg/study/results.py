@@ -24,8 +24,8 @@ from fclseg.study.document import (
     Picture,
     PretrainingResult,
     RunRecord,
-    Settings,
     Study,
+    StudySettings,
 )
 from fclseg.study.entries import Finished, dice_by_site, entries, metric_descriptions
 from fclseg.study.job_options import PLAIN
@@ -154,7 +154,7 @@ def preset_values(preset: Preset) -> dict[str, Any]:
     return {"name": preset.name, **preset.values()}
 
 
-def settings(request: Request) -> Settings:
+def settings(request: Request) -> StudySettings:
     """The settings that the figures depend on, for the report."""
     return {
         "preset": preset_values(request.rows[0].preset),

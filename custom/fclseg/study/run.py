@@ -25,7 +25,7 @@ from fclseg.study.wire import communication_figures, components_table
 
 
 @dataclass(frozen=True)
-class Options:
+class StudyOptions:
     """What the user asked for; see ``fclseg study --help``."""
 
     table: str
@@ -66,7 +66,7 @@ class Studied:
     failures: tuple[Failure, ...]
 
 
-def run_study(options: Options) -> Studied:
+def run_study(options: StudyOptions) -> Studied:
     """Run what is missing, and write tables and report."""
     if options.table not in TABLES:
         raise FCLSegError(f"there is no table '{options.table}': choose one of {', '.join(TABLES)}")
@@ -87,7 +87,9 @@ def run_study(options: Options) -> Studied:
     return Studied(document, folder, write_report(folder, command=options.command), tuple(failures))
 
 
-def fill_table(options: Options, table: Table, rows: Sequence[TableRow], out: Path) -> tuple[Study, Sequence[Failure]]:
+def fill_table(
+    options: StudyOptions, table: Table, rows: Sequence[TableRow], out: Path
+) -> tuple[Study, Sequence[Failure]]:
     """Run the missing cells, and collect everything that the table shows."""
     cache = Cache(out)
     cache.check()
@@ -113,7 +115,7 @@ def run_missing(planned: Sequence[Planned], cache: Cache, workers: int) -> list[
         return Scheduler(cache, workers).run(cells)
 
 
-def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: Path) -> Request:
+def make_request(options: StudyOptions, table: Table, rows: Sequence[TableRow], out: Path) -> Request:
     data, target = datasets(options, table, out)
     baseline = options.baseline
     if baseline is None:
@@ -136,7 +138,7 @@ def make_request(options: Options, table: Table, rows: Sequence[TableRow], out: 
     )
 
 
-def datasets(options: Options, table: Table, out: Path) -> tuple[Dataset, Dataset]:
+def datasets(options: StudyOptions, table: Table, out: Path) -> tuple[Dataset, Dataset]:
     """The images for pre-training and for fine-tuning: the same, except in the transfer table."""
     if options.data is None and options.splits is not None:
         raise FCLSegError("--splits needs the data folder it was made for: give --data as well")

@@ -1,8 +1,7 @@
 """One step size for all numbers, as fine as a given number of bits per number allows: the coder of ``tiny``.
 
 Most numbers of an update are near 0 and few are large. With one step size and entropy coding, the bits are spent on the
-large ones, which a rotation would spread over the block. At 1.4 bits per number the squared error of a real update is
-0.11 of its square; with a rotation and 2 bits it is 0.12 (docs/communication.md).
+large ones. At 1.4 bits per number the squared error of a real update is 0.11 of its square (docs/communication.md).
 """
 
 from dataclasses import dataclass

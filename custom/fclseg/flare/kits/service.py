@@ -19,8 +19,8 @@ After=network-online.target
 Wants=network-online.target
 
 [Service]
-Environment=PATH={path}
-ExecStart=/bin/bash {kit}/startup/sub_start.sh --once
+Environment={path}
+ExecStart=/bin/bash {script} --once
 Restart=always
 RestartSec=5
 KillMode=control-group
@@ -42,7 +42,13 @@ def search_path(rest: str = "/usr/bin:/bin") -> str:
 
 def unit(name: str, kit: Path) -> str:
     """The unit file of a party."""
-    return UNIT.format(name=name, kit=kit, path=search_path())
+    script = _quoted(str(kit / "startup" / "sub_start.sh")).replace("$", "$$")  # not a variable
+    return UNIT.format(name=name.replace("%", "%%"), script=script, path=_quoted(f"PATH={search_path()}"))
+
+
+def _quoted(text: str) -> str:
+    """One word of a unit file: folders may have spaces, and systemd replaces ``%h`` and the like."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
 
 
 def start_kit(kit: Path) -> None:

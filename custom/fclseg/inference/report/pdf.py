@@ -94,7 +94,10 @@ def _values_page(result: PatientResult, anatomy: Anatomy, provenance: Provenance
             page.add(text)
     for text in dict.fromkeys(f"* {value.caution}" for value in result.values if value.caution):
         page.add(text)
-    for text in [*dict.fromkeys(one.normal.source for one in judged.values()), age_remark(result, judged)]:
+    if any(one.outside for one in judged.values()):
+        page.add(f"low, high: outside of the range of healthy {people(result.body)}")
+    sources = dict.fromkeys(f"Healthy {people(result.body)}: {one.normal.source}" for one in judged.values())
+    for text in [*sources, age_remark(result, judged)]:
         page.add(text, 7.5, color="#57606a")
     for note in result.notes:
         page.add(f"About the images: {note}")
@@ -124,11 +127,13 @@ def _pictures_page(result: PatientResult, pictures: Sequence[Path], anatomy: Ana
         axes.set_ylabel("ml", fontsize=8)
         top = 0.73
     shown = pictures[:2]
-    height = top / max(1, len(shown)) - 0.02
-    for number, path in enumerate(shown):
-        axes = figure.add_axes((0.06, top - (number + 1) * (height + 0.01), 0.88, height))
-        with Image.open(path) as picture:
-            axes.imshow(picture.convert("RGB"))
+    for path in shown:
+        with Image.open(path) as opened:
+            picture = opened.convert("RGB")
+        # As wide as the page, unless two pictures of many slices would not fit below each other.
+        height = min(0.88 * A4[0] / A4[1] * picture.height / picture.width, top / len(shown) - 0.02)
+        axes = figure.add_axes((0.06, top - height, 0.88, height))
+        axes.imshow(picture)
         axes.axis("off")
-        axes.set_anchor("N")
+        top -= height + 0.02
     return figure

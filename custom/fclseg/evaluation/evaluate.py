@@ -20,11 +20,11 @@ from fclseg.errors import DataError
 from fclseg.evaluation.matching import Results
 from fclseg.evaluation.page import write_page
 from fclseg.evaluation.people import Person, first_of_each, read_people
-from fclseg.evaluation.scores import Row, patient_row, volume_row
+from fclseg.evaluation.scores import ScoreRow, patient_row, volume_row
 from fclseg.evaluation.summary import by, mean_and_worst, summarise, text_table
 from fclseg.files import make_folder, whole_file, write_text
 from fclseg.inference.cases import Cases
-from fclseg.inference.run import Inference
+from fclseg.inference.patients import Inference
 from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import load_model
 from fclseg.text import cell
@@ -47,8 +47,8 @@ class Evaluated:
     """Scores of all pairs of folders together."""
 
     anatomy: Anatomy
-    volumes: list[Row] = field(default_factory=list)
-    patients: list[Row] = field(default_factory=list)
+    volumes: list[ScoreRow] = field(default_factory=list)
+    patients: list[ScoreRow] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # labelled patients without a result
     sources: dict[tuple[str, str], Path] = field(default_factory=dict)  # results by hospital and patient
 
@@ -167,7 +167,7 @@ def _flags(results: Path) -> dict[str, list[str]]:
     return {patient: list(one.get("look_at", ())) for patient, one in patients.items()}
 
 
-def _write_csv(path: Path, rows: Sequence[Row]) -> None:
+def _write_csv(path: Path, rows: Sequence[ScoreRow]) -> None:
     with whole_file(path) as draft, open(draft, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(dict.fromkeys(name for row in rows for name in row)))
         writer.writeheader()

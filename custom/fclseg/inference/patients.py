@@ -218,8 +218,9 @@ class Inference:
         return path
 
     def _pictures(self, result: PatientResult, frames: dict[int, tuple[Volume, Any, Any]]) -> list[Path]:
-        """Draw ED and ES. Without phases, draw the first few volumes only: there may be a hundred."""
-        shown = [number for number, one in enumerate(result.volumes) if one.phase] or list(frames)[:4]
+        """Draw ED, then ES. Without phases, draw the first few volumes only: there may be a hundred."""
+        phases = {number: one.phase for number, one in enumerate(result.volumes) if one.phase}
+        shown = sorted(phases, key=lambda number: phases[number]) or list(frames)[:4]
         paths = []
         for number in shown:
             volume, voxels, labels = frames[number]
