@@ -17,21 +17,25 @@ RV_WALL = 6.0
 RV_BLOOD = (0.55, 1.08)
 """Signal of the blood in the RV relative to that in the LV."""
 
+RV_APEX = (0.0, 0.5)
+"""How much darker the blood in the RV looks at its apex than at its base, where trabeculae leave less room."""
+
 RIM = (0.0, 4.0)
 """How much wider (mm) the dark ring of the LV looks than the wall that experts outline, where it does not touch the RV:
 pericardium and the dark line between muscle and fat."""
 
-LAYER = (-1.0, 1.8)
-"""Thickness (mm) of the layer of trabeculae that looks like wall and that experts count as cavity."""
+LV_LAYER, RV_LAYER = (-1.0, 1.8), (-0.2, 2.2)
+"""Thickness (mm) of the layer of trabeculae that looks like wall and that experts count as cavity; negative where they
+draw inside of the blood's border."""
 
-COMPACTION = (0.0, 0.3)
+COMPACTION = (0.0, 0.5)
 """Share of the endocardium's inward motion that trabeculae and papillary muscles fill, so that at end-systole much less
 blood is seen than experts outline."""
 
 BLOODLESS = 0.7
 """Largest share of a cavity's depth that they fill."""
 
-VALVE_TILT, VALVE_MARGIN = (0.0, 0.3), (-2.0, 3.0)
+VALVE_TILT, VALVE_MARGIN = (0.0, 0.3), (-4.0, 2.5)
 """Slope of the mitral plane against the slices, and how far (mm) above it experts still outline a whole ventricle: a
 basal slice shows wall on one side and atrium on the other. Some stop below it."""
 
@@ -55,7 +59,7 @@ FLOWS = (
     Flow(0.3, (0.3, 0.95), (8, 24), (0.9, 1.35), 0.3),  # outflow tract and atria
 )
 
-SMOOTH_CAVITY = 15
+SMOOTH_CAVITY = 12
 """Cavities with a smaller radius (mm) have proportionally smaller trabeculae."""
 
 
@@ -199,9 +203,11 @@ def _paint_rv(rng: np.random.Generator, canvas: np.ndarray, pulse: Beat, palette
     """The RV with its thin free wall and trabeculae."""
     fine = np.clip(palette.fine, 0, 2.5)
     rough = rng.uniform(0.5, 3.5) * fine
-    pool = palette.blood * rng.uniform(*RV_BLOOD) * (1 - rng.uniform(0, 0.15) * fine)
+    pool = palette.blood * rng.uniform(*RV_BLOOD) * (1 - rng.uniform(0, 0.45) * fine)
+    towards_apex = np.clip(pulse.below_tricuspid / max(float(pulse.below_tricuspid.max()), 1.0), 0, 1)
+    pool = pool * (1 - rng.uniform(*RV_APEX) * towards_apex**2).astype(np.float32)
     paint(canvas, pulse.rv - rng.uniform(2.0, RV_WALL), palette.muscle, palette.edge)
-    layer = rng.uniform(*LAYER) + _compacted(rng, _depth(pulse.rv))
+    layer = rng.uniform(*RV_LAYER) + _compacted(rng, _depth(pulse.rv))
     paint(canvas, pulse.rv + rough + layer, pool, palette.edge)
 
 
@@ -212,7 +218,7 @@ def _paint_lv(rng: np.random.Generator, canvas: np.ndarray, pulse: Beat, palette
     paint(canvas, pulse.wall - rim, palette.muscle * rng.uniform(0.6, 1.0), palette.edge)
     paint(canvas, pulse.wall, palette.muscle, palette.edge)
     depth = _depth(pulse.cavity)  # trabeculae never hide all the blood of a small cavity
-    rough = (rough + rng.uniform(*LAYER)) * np.clip(depth / SMOOTH_CAVITY, 0, 1)
+    rough = (rough + rng.uniform(*LV_LAYER)) * np.clip(depth / SMOOTH_CAVITY, 0, 1)
     paint(canvas, pulse.cavity + rough + _compacted(rng, depth), palette.blood, palette.edge)
     paint(canvas, pulse.papillary + palette.fine, palette.muscle, palette.edge)
 
