@@ -71,7 +71,8 @@ class NNUNet:
         self.settings["nnUNet_n_proc_DA"] = "0"
         self._run("nnUNetv2_train", DATASET, CONFIGURATION, FOLD, "-device", "cpu", "-tr", TRAINER)
         (budget,) = (self.folder / "results").glob("**/budget.json")
-        return json.loads(budget.read_text())
+        spent: dict[str, float] = json.loads(budget.read_text())
+        return spent
 
     def predict(self, volumes: Sequence[Volume]) -> Path:
         """A folder with one label map for each volume."""
