@@ -13,6 +13,8 @@ SMALLEST = {
     "codec_costs": ("--codecs tiny --batch 2", "codec tiny:"),
     "gsm_alignment": ("--preset demo --sites 2 --rounds 1", "fcl: across"),
     "ratios": ("--preset demo --repeats 1", "two views of a batch of"),
+    "secure_sums": ("--preset demo --sites 3", "sums_only, 8 bits"),
+    "sum_protocol": ("--sites 4", "     4"),
 }
 """Options and a part of the printed line. The default preset is used if that takes only seconds."""
 

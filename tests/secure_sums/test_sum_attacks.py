@@ -1,5 +1,7 @@
 """A server that records everything and asks wrong questions learns nothing about one site."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import chisquare
@@ -86,10 +88,13 @@ def test_the_server_cannot_put_its_keys_in_a_sites_place(tmp_path):
     collector, now, _ = at_step(federation, "shares")
     roster = collector.roster.to_dict()
     seeds = {name: new_seed() for name in ("masking", "sealing", "own")}
-    stranger = Authority(tmp_path, "stranger").issue("site-2")
+    stranger, other = Authority(tmp_path, "stranger").issue("site-2"), federation.identities["site-3"]
     forged = {
         "another root": Advert.make(stranger, now, seeds).to_dict(),
-        "another site's certificate": Advert.make(federation.identities["site-3"], now, seeds).to_dict(),
+        "another site's certificate": Advert.make(other, now, seeds).to_dict(),
+        "another site that claims its name": Advert.make(
+            SimpleNamespace(name="site-2", credential=other.credential, sign=other.sign), now, seeds
+        ).to_dict(),
         "no certificate": Advert.make(SimulatedSite("site-2"), now, seeds).to_dict(),
         "a key after signing": {**roster["site-2"], "masking": public_key(seeds["masking"])},
         "an old round": Advert.make(federation.identities["site-2"], occasion(7), seeds).to_dict(),

@@ -14,9 +14,10 @@ from fclseg.engine.place import LOCAL_FILE
 from fclseg.engine.run_settings import RESERVED, RunSettings
 from fclseg.engine.site import Site
 from fclseg.engine.site_sums import SUMMED
+from fclseg.environment import COMMAND
 from fclseg.errors import FCLSegError, PublicError
 from fclseg.federation.states import to_arrays
-from fclseg.flare.controller import check_start
+from fclseg.flare.controller import _command, check_start
 from fclseg.flare.references import check_references
 from fclseg.flare.wire import REASON, read_result, server_place, site_place
 from fclseg.hospital import admission, audit, budget, ledger, problems
@@ -225,3 +226,20 @@ def test_a_patient_who_comes_during_a_run_waits_for_the_next_one(door, monkeypat
     assert patients("a", "b", "c", run_id="run-2") == ["a", "b", "c"]
     with pytest.raises(PublicError, match="a patient of this run is no longer at this site"):
         patients("a", "c", run_id="run-2")
+
+
+@pytest.mark.parametrize(
+    ("props", "recorded"),
+    [
+        ({"FCLSEG_COMMAND": "fclseg submit fclopt"}, "fclseg submit fclopt"),
+        ({"FCLSEG_COMMAND": "x" * 10**6}, "x" * 2000 + "... (1000000 characters)"),
+        ({"FCLSEG_COMMAND": "a\n\x1b[2Jb"}, r"a\n\x1b[2Jb"),
+        (["no object"], ""),
+        (None, ""),
+    ],
+)
+def test_the_command_that_a_job_claims_is_bounded_and_on_one_line(monkeypatch, props, recorded):
+    monkeypatch.delenv(COMMAND, raising=False)
+    assert COMMAND == "FCLSEG_COMMAND"
+    job = SimpleNamespace(get_prop=lambda name: {"custom_props": props})
+    assert _command(job) == recorded

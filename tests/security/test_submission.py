@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from nvflare.apis.app_validation import AppValidationKey
 from nvflare.apis.fl_constant import SiteType
+from nvflare.fuel.utils.config_factory import ConfigFactory
 from nvflare.fuel.utils.zip_utils import zip_directory_to_file
 from nvflare.private.fed.app.fl_app_validator import FLAppValidator
 from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
@@ -50,6 +51,20 @@ def edit(job, change, name="client"):
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
+
+
+def hidden(where):
+    """The site's configuration under another name that NVFlare finds, with a class and a reference in it."""
+
+    def change(job):
+        edit(job, lambda d: d["components"].append({"id": "{$HOME}", "path": "os.system"}))
+        path = job / "app" / where
+        path.parent.mkdir(exist_ok=True)
+        (job / "app/config/config_fed_client.json").rename(path)
+        found = ConfigFactory.search_config_format("config_fed_client.json", [str(job / "app" / "config")])[1]
+        assert found == str(path), "NVFlare does not read it: no attack"
+
+    return change
 
 
 def settings(**values):
@@ -98,7 +113,11 @@ IN_THE_APP = {
         component(path="nvflare.app_common.logging.job_log_streamer.JobLogStreamer", args={}),
         "names the class nvflare.app_common.logging.job_log_streamer.JobLogStreamer",
     ),
-    "YAML": (lambda job: (job / "app/config/config_fed_client.yml").write_text("a: ${env:X}"), "is not JSON"),
+    "a default": (
+        hidden("config/config_fed_client.json.default"),
+        "config/config_fed_client.json.default must be config/config_fed_client.json",
+    ),
+    "YAML": (lambda job: (job / "app/config/config_fed_client.yml").write_text("a: ${env:X}"), "must be config/"),
 }
 IN_THE_JOB = {
     "a wrong setting": (settings(fraction=2.0), "'fraction' cannot be 2.0"),
@@ -123,6 +142,12 @@ def test_a_site_refuses_it_too_without_trusting_the_server(job, attack):
     change(job)
     error, _ = at_a_site(job)
     assert complaint in error
+
+
+def test_a_site_refuses_a_configuration_in_a_folder_below(job):
+    """NVFlare would find it there, too. At submission it says itself that the configuration is missing."""
+    hidden("config/below/config_fed_client.json")(job)
+    assert "must be config/config_fed_client.json" in at_a_site(job)[0]
 
 
 def test_links_are_refused_in_the_archive_and_on_the_disk(submit, job):

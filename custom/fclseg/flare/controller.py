@@ -229,10 +229,15 @@ def _inside(path: Path, folder: Path) -> bool:
     return path.resolve().is_relative_to(folder.resolve())
 
 
+MOST_COMMAND = 2000
+"""Characters of a command that is recorded with a run."""
+
+
 def _command(fl_ctx: FLContext) -> str:
     """The command that submitted the job or started the simulator, if it was one of ours."""
-    props = (fl_ctx.get_prop(FLContextKey.JOB_META) or {}).get(JobMetaKey.CUSTOM_PROPS.value) or {}
-    return str(props.get(COMMAND) or os.environ.get(COMMAND, ""))
+    props = (fl_ctx.get_prop(FLContextKey.JOB_META) or {}).get(JobMetaKey.CUSTOM_PROPS.value)
+    given = props.get(COMMAND) if isinstance(props, dict) else None  # the lead can write anything there
+    return one_line(given or os.environ.get(COMMAND, ""), MOST_COMMAND)
 
 
 def _reason(error: Exception) -> str:

@@ -71,11 +71,11 @@ def check_app(contents: Mapping[str, bytes | None]) -> None:
                     f"the job brings code ({one_line(name)}), which this federation does not run: submit a job of "
                     "fclseg without code of its own"
                 )
-        elif path.parent == PurePosixPath("config"):
-            if path.stem in CONFIGS and path.suffix == ".json":
-                check_config(parse_json(content.decode(errors="replace"), one_line(name)), CONFIGS[path.stem])
-            elif path.stem in CONFIGS:  # the other formats have references of their own
-                raise FCLSegError(f"the job's {one_line(name)} is not JSON: write it as {path.stem}.json")
+        elif (config := path.name.partition(".")[0]) in CONFIGS:
+            # NVFlare also finds it in folders below and with other endings, whose formats have references of their own
+            if path != PurePosixPath("config") / f"{config}.json":
+                raise FCLSegError(f"the job's {one_line(name)} must be config/{config}.json: submit a job of fclseg")
+            check_config(parse_json(content.decode(errors="replace"), one_line(name)), CONFIGS[config])
 
 
 def check_config(document: object, classes: Iterable[str]) -> None:
