@@ -207,9 +207,7 @@ def hash_of_the_model(out: Path) -> tuple[str, str]:
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     pages = {"report": next((out / "results").rglob("*_report.html")), "card": weights.parents[1] / "docs/weights.md"}
     found = {name: digest in path.read_text(encoding="utf-8") for name, path in pages.items()}
-    return "sha256sum models/model.safetensors", f"{digest}: " + ", ".join(
-        f"in the {one}: {found[one]}" for one in found
-    )
+    return "sha256sum models/model.safetensors", "; ".join(f"the same in the {one}: {found[one]}" for one in found)
 
 
 def codes_of_segments(out: Path) -> tuple[str, str]:

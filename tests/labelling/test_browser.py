@@ -235,3 +235,15 @@ def test_a_tablet_draws_with_a_finger(server):
         window.run("document.getElementById('done').click()")
         window.until("return fclseg.editor.volume.index !== arguments[0] || fclseg.editor.slice !== arguments[1]", *at)
         np.testing.assert_array_equal(written(server, at), after)
+
+
+def test_a_laptop_shows_all_tools_without_scrolling(server):
+    with browser(PORT + 1, 1366, 768) as window:
+        window.open(server.link)
+        window.until(READY)
+        window.until("return document.querySelectorAll('#numbers tr').length > 5")
+        assert window.run("return innerHeight") < 768, "the browser's own bars take some of it"
+        needed, there = window.run("const {scrollHeight, clientHeight} = tools; return [scrollHeight, clientHeight];")
+        assert needed <= there
+        window.run("document.getElementById('help').click()")
+        assert window.run("return document.getElementById('dialog').scrollTop") == 0

@@ -219,6 +219,7 @@ function phaseDialog() {
 function dialog(...content) {
   element("dialog").replaceChildren(...content, make("p", {}, make("button", { textContent: "Close", onclick: () => element("dialog").close() })));
   element("dialog").showModal();
+  element("dialog").scrollTop = 0; // the button at the end has the focus
 }
 
 async function play() {
