@@ -32,7 +32,7 @@ demo: $(STAMP)   ## phantom hospitals -> federated pre-training -> fine-tuning -
 weights: $(STAMP) ## train the weights of the bundles, only on phantoms (about 2 hours on one idle core)
 	OMP_NUM_THREADS=1 $(BIN)/python -m fclseg.finetune.weights
 
-test: lint types ## style, types, and all tests except the nightly ones (12 minutes on 2 cores)
+test: lint types ## style, types, and all tests except the nightly ones (5 minutes on 2 cores)
 	$(BIN)/python -m pytest $(PARALLEL)
 
 nightly: $(STAMP) ## only the tests that are too long for every run

@@ -78,7 +78,9 @@ def draw(images: np.ndarray, labels: np.ndarray, truth: dict[int, np.ndarray], m
     curve, volumes = figure.add_subplot(grid[:, 3]), cavity(labels, ml)
     percent = 100 / len(volumes)
     curve.plot(percent * np.arange(len(volumes)), volumes, "o-", color=COLOURS["LV"], label="network")
-    curve.plot([percent * frame for frame in true], [*true.values()], "kx", markersize=9, label="truth")
+    curve.plot(
+        [percent * frame for frame in true], [*true.values()], "kx", markersize=9, label="truth (dashed on the images)"
+    )
     fractions = (1 - min(one) / max(one) for one in (volumes, [*true.values()]))
     curve.set(xlabel="% of the cardiac cycle", ylabel="LV volume, ml")
     curve.set_title("ejection fraction {:.0%} (true: {:.0%})".format(*fractions))

@@ -131,6 +131,18 @@ def test_segment_and_evaluate(place, model, ask, tmp_path):
     assert scored["all"] == json.loads(json.dumps(figures["all"]))
 
 
+def test_batch(place, model, ask, tmp_path):
+    (tmp_path / "exams").mkdir()
+    image = place / "data" / "patient001" / "patient001_frame01.nii.gz"
+    (tmp_path / "exams" / "one.nii.gz").write_bytes(image.read_bytes())
+    told = ask("batch", tmp_path / "exams", "--out", tmp_path / "typed", "--model", model.model)
+    rows = api.batch(tmp_path / "exams", tmp_path / "called", model.model)
+    assert contents(tmp_path / "typed", "*_seg.nii.gz") == contents(tmp_path / "called", "*_seg.nii.gz")
+    costs = {"seconds", "cpu_seconds", "memory_mb"}
+    found = [[{key: row[key] for key in row.keys() - costs} for row in table] for table in (told["exams"], rows)]
+    assert found[0] == found[1] and rows[0]["exam"] == "one.nii.gz" and rows[0]["patients"] == 1
+
+
 def test_study_and_report(ask, tmp_path):
     told = ask("study", "components", "--out", tmp_path / "typed")
     studied = api.study("components", tmp_path / "called")

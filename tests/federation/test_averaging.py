@@ -56,6 +56,12 @@ def test_all_orders_of_five_sites_agree_where_plain_sums_do_not():
     assert len(results) == 1 and len(plain) > 1
 
 
+def test_sites_are_summed_in_the_order_of_their_names_where_float64_depends_on_it():
+    """2^80 + 1 is 2^80 in float64, so the order decides whether the 1 is lost."""
+    states = [{"w": np.array([value], np.float32)} for value in (2.0**80, 1.0, -(2.0**80))]
+    assert {float(mean_of(states, [1, 1, 1], order)["w"][0]) for order in permutations(range(3))} == {0.0}
+
+
 def test_equal_networks_average_to_themselves_bit_for_bit():
     state = random_states(1)[0]
     assert mean_of([state] * 7, [3, 10, 7, 1, 999, 12345, 2])["w"].tobytes() == state["w"].tobytes()

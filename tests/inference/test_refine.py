@@ -46,6 +46,8 @@ def test_what_turns_with_the_image_comes_back_to_its_place():
     torch.testing.assert_close(found.sum(dim=1), torch.ones(2, 48, 48))
     agreement = (found.argmax(dim=1) == bar[:, 0]).float().mean()
     assert agreement > 0.99
+    alone = (views(bar, one_hot).argmax(dim=2) == bar[:, 0]).float().mean(dim=(1, 2, 3))
+    assert alone.min() > 0.97, "each view by itself, because three straight ones outvote two that stay turned"
 
 
 def test_a_predictor_that_depends_on_direction_is_averaged():

@@ -1,8 +1,8 @@
 """The Python API: one function per verb, and the command line calls the same ones.
 
 ``data`` (phantom, check, import_dicom, join, split), ``pretrain``, ``finetune``, ``evaluate``, ``calibrate``,
-``segment``, ``label``, ``study``, ``submit``, ``report`` and ``doctor``. Names are looked up when they are used, so
-that a program that only segments does not import NVFlare.
+``segment``, ``batch``, ``label``, ``study``, ``submit``, ``report`` and ``doctor``. Names are looked up when they are
+used, so that a program that only segments does not import NVFlare.
 """
 
 from importlib import import_module
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fclseg.api.health import Health, doctor
     from fclseg.api.labelling import label
     from fclseg.api.pretraining import Pretrained, pretrain
-    from fclseg.api.segmenting import segment
+    from fclseg.api.segmenting import batch, segment
     from fclseg.api.studying import report, study
     from fclseg.api.submitting import Submitted, submit
     from fclseg.phantom.dataset import write_phantom
@@ -28,7 +28,7 @@ WHERE = {
     "fclseg.api.finetuning": ("Finetuned", "finetune"),
     "fclseg.api.labelling": ("label",),
     "fclseg.api.pretraining": ("Pretrained", "pretrain"),
-    "fclseg.api.segmenting": ("segment",),
+    "fclseg.api.segmenting": ("batch", "segment"),
     "fclseg.api.studying": ("report", "study"),
     "fclseg.study.run": ("Studied",),
     "fclseg.api.submitting": ("Submitted", "submit"),
@@ -43,6 +43,7 @@ __all__ = [
     "Pretrained",
     "Studied",
     "Submitted",
+    "batch",
     "calibrate",
     "data",
     "doctor",

@@ -36,18 +36,17 @@ def register(subparsers: Commands) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Answer:
-    from fclseg.cli.options import positive
-    from fclseg.inference.batch import run_batch
-    from fclseg.inference.exam import SegmentOptions
+    from fclseg.api import batch
 
-    options = SegmentOptions(
-        model=arguments.model,
+    rows = batch(
+        arguments.folder,
+        arguments.out,
+        arguments.model,
         all_phases=arguments.all_phases,
-        workers=positive(arguments.workers, "--workers"),
-        pdf=arguments.pdf,
         cine_only=arguments.cine_only,
+        workers=arguments.workers,
+        pdf=arguments.pdf,
     )
-    rows = run_batch(arguments.folder, arguments.out, options)
     failed = [row for row in rows if row["reason"]]
     print(f"{len(rows) - len(failed)} of {len(rows)} exams segmented: {arguments.out / 'exams.csv'}")
     return Answer({"out": arguments.out, "exams": rows}, 1 if failed else 0)
