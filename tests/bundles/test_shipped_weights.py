@@ -10,8 +10,9 @@ import torch
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.records import read_images
+from fclseg.data.windows import REACH_MM
 from fclseg.finetune.weights import RECIPES
-from fclseg.inference.segment import REACH_MM, Segmenter
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.interface import widths
 from fclseg.networks.model_file import load_model
 from fclseg.networks.plain_weights import plain_weights

@@ -32,6 +32,22 @@ def test_method_and_images_go_to_the_sites_device_and_the_initial_weights_do_not
     assert {type(array) for array in site.target(0, {}).values()} == {np.ndarray}
 
 
+@pytest.mark.parametrize(
+    ("job", "around"), [("finetune_federated", True), ("finetune_federated", False), ("fedu", True)]
+)
+def test_labelled_slices_are_windows_around_the_heart_if_the_preset_says_so(tmp_path, site, job, around):
+    """Slices without labels, as all of pre-training's, show the middle of the image."""
+    changes = {"channels": [2, 4], "hidden": 4, "images.around_labels": around}
+    one = Site(
+        Place("site-1", tmp_path, "job"), RunSettings.read({"job": job, "changes": changes}, {}), "r", ["site-1"]
+    )
+    labels = one.sampler.store.labels
+    centre = np.argwhere((labels > 0) & (labels < 4))[:, 1:].mean(axis=0)
+    middle = (np.array(labels.shape[1:]) - 1) / 2
+    windows = around and job == "finetune_federated"
+    assert (np.abs(centre - middle).max() < 1) == windows, "this patient's heart is not in the middle of the image"
+
+
 def test_a_plain_folder_with_labels_that_the_run_does_not_know_is_refused(tmp_path):
     """Without labels.json, nothing else says what the values of a label map mean."""
     folder = tmp_path / "data"

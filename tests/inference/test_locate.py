@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from fclseg.data.windows import Windows
 from fclseg.inference.locate import find_hearts, middle, move
-from fclseg.inference.windows import Windows
 
 WINDOWS = Windows(size=32, pixel_mm=2.0, spacing=(1.5, 2.5))
 

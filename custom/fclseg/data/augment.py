@@ -8,12 +8,13 @@ pixels is off by up to half a pixel.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn import functional as F
 
 from fclseg.presets import Preset
+from fclseg.presets.settings import ImageSettings
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,15 @@ encoders pre-trained with mild changes were no better than random weights. Crops
 the image, two views often show different organs, which stalls BYOL and makes MoCo collapse. There are no flips: the
 data contain no heart with its right ventricle on the other side, and left and right tell the two ventricles apart.
 """
+
+
+WINDOWS = replace(RANGES, area=(0.7, 1.25))
+"""For labelled windows around a heart. It may also look smaller than it is: many headers state nominal pixel sizes."""
+
+
+def labelled_ranges(images: ImageSettings) -> Ranges:
+    """For supervised training on slices of these settings."""
+    return WINDOWS if images.around_labels else RANGES
 
 
 class Views:

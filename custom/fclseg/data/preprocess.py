@@ -94,6 +94,7 @@ class Preprocessor:
         # Imported here because MONAI takes seconds to import, and opening a finished slice store does not need it.
         from monai.transforms import ResizeWithPadOrCrop, ScaleIntensityRange, Spacing
 
+        self.size, self.pixel = image_size, spacing
         self.scale_to_unit = partial(ScaleIntensityRange, b_min=0.0, b_max=1.0, clip=True)
         self.resample = Spacing((spacing, spacing), padding_mode="border", dtype=np.float32)
         self.resize = ResizeWithPadOrCrop((image_size, image_size))
@@ -113,6 +114,19 @@ class Preprocessor:
         planes = self._slices(voxels.astype(np.float32), volume, "nearest").round().astype(np.uint8)
         planes[~labelled_slices(voxels)] = UNLABELLED  # also where the slice was padded
         return planes
+
+    def around_labels(self, voxels: np.ndarray, labels: np.ndarray, volume: Volume) -> tuple[np.ndarray, np.ndarray]:
+        """Slices and their classes [S, H, W] in a window around the labelled structures, as inference shows them."""
+        from fclseg.data.windows import REACH_MM, Windows, labelled_windows
+
+        check_label(labels, voxels.shape, volume)
+        area = unpadded(voxels)
+        voxels, labels = voxels[area], labels[area]
+        places = np.argwhere((labels > 0) & (labels != UNLABELLED))[:, :2]
+        x, y = places.mean(axis=0) if len(places) else (np.array(labels.shape[:2]) - 1) / 2
+        windows, centre = Windows(self.size, self.pixel, volume.spacing, REACH_MM), (round(x), round(y))
+        grey = self.scale(voxels, volume, windows.box(centre, voxels.shape))
+        return labelled_windows(windows, grey, labels, centre)
 
     def _slices(self, voxels: np.ndarray, volume: Volume, mode: str) -> np.ndarray:
         """Slices are passed as channels of a 2D image: one call, and no interpolation between slices."""

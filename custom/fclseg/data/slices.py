@@ -97,10 +97,14 @@ def open_store(
     *,
     image_size: int,
     spacing: float,
+    around_labels: bool = False,
     cache: Path | str | None = None,
     progress: bool = True,
 ) -> SliceStore:
     """The store of these volumes at this size (pixels) and in-plane spacing (mm). It is built if it does not exist.
+
+    Slices show the middle of the image or, with ``around_labels``, a window around the structures of labelled volumes
+    of a compact organ.
 
     The store is named after a hash of source files and parameters. Several processes may ask at once: one builds, the
     others wait for it. A store that was damaged on disk is built again.
@@ -109,18 +113,20 @@ def open_store(
         raise DataError("there are no volumes to make slices from; check the data folder and the patients of the split")
     if len({volume.anatomy for volume in volumes}) > 1:
         raise DataError("volumes of different anatomies cannot share a slice store; open one store per data folder")
-    folder = Path(cache or default_cache()) / store_key(volumes, image_size, spacing)
+    folder = Path(cache or default_cache()) / store_key(volumes, image_size, spacing, around_labels)
     with contextlib.suppress(StoreDamagedError):
         return SliceStore(folder)
     with store_lock(folder):
         with contextlib.suppress(StoreDamagedError):
             return SliceStore(folder)  # another process built it while this one waited
         with drafting(folder) as draft:
-            _build(draft, volumes, image_size, spacing, progress)
+            _build(draft, volumes, image_size, spacing, around_labels, progress)
         return SliceStore(folder)
 
 
-def _build(draft: Path, volumes: Sequence[Volume], image_size: int, spacing: float, progress: bool) -> None:
+def _build(
+    draft: Path, volumes: Sequence[Volume], image_size: int, spacing: float, around_labels: bool, progress: bool
+) -> None:
     """Write all files of a store to the folder ``draft``."""
     prepare = Preprocessor(image_size, spacing)
     stored: list[StoredVolume] = []
@@ -128,10 +134,13 @@ def _build(draft: Path, volumes: Sequence[Volume], image_size: int, spacing: flo
         for volume, voxels in tqdm(
             read_images(volumes), "slices", len(volumes), unit="volume", disable=None if progress else True
         ):
-            pixels = prepare.image(voxels, volume)
-            classes = np.full(pixels.shape, UNLABELLED, np.uint8)
-            if volume.label:
-                classes = prepare.label(volume.read_label(), volume, voxels.shape)
+            if volume.label and around_labels and volume.anatomy.compact:
+                pixels, classes = prepare.around_labels(voxels, volume.read_label(), volume)
+            else:
+                pixels = prepare.image(voxels, volume)
+                classes = np.full(pixels.shape, UNLABELLED, np.uint8)
+                if volume.label:
+                    classes = prepare.label(volume.read_label(), volume, voxels.shape)
             labelled = (classes != UNLABELLED).any(axis=(1, 2))
             without = tuple(np.flatnonzero(~labelled).tolist()) if labelled.any() else ()
             images.write(pixels.tobytes())

@@ -218,9 +218,14 @@ class Site:
 
         volumes, labels = self.volumes, self.method.wants_labels
         anatomy = self.anatomy if labels or not volumes else volumes[0].anatomy
-        spacing = self.preset.images.spacing(anatomy)
+        images = self.preset.images
         store = open_store(
-            volumes, image_size=self.preset.images.size, spacing=spacing, cache=self.place.cache, progress=False
+            volumes,
+            image_size=images.size,
+            spacing=images.spacing(anatomy),
+            around_labels=labels and images.around_labels,
+            cache=self.place.cache,
+            progress=False,
         )
         indices = store.select(labelled=True if labels else None)
         if labels and (highest := int(store.labels[indices].max(initial=0))) >= self.anatomy.classes:

@@ -10,7 +10,7 @@ import torch
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import folder_anatomy, read_folder
 from fclseg.anatomy.registry import get_anatomy
-from fclseg.data.augment import augment_labelled
+from fclseg.data.augment import RANGES, Ranges, augment_labelled
 from fclseg.data.preprocess import UNLABELLED
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
@@ -20,11 +20,17 @@ from fclseg.randomness import generator
 
 
 def open_labelled(
-    dataset_dir: str, anatomy: Anatomy, image_size: int, spacing: float, progress: bool = True
+    dataset_dir: str,
+    anatomy: Anatomy,
+    image_size: int,
+    spacing: float,
+    around_labels: bool = False,
+    progress: bool = True,
 ) -> SliceStore:
     """The labelled volumes of a folder as slices. Opened once per process, because a study asks thousands of times, and
     again if a file of the folder has changed: somebody may have labelled more."""
-    return _opened(dataset_dir, anatomy, image_size, spacing, progress, _files_of(Path(dataset_dir)))
+    files = _files_of(Path(dataset_dir))
+    return _opened(dataset_dir, anatomy, image_size, spacing, around_labels, progress, files)
 
 
 def _files_of(folder: Path) -> int:
@@ -35,7 +41,13 @@ def _files_of(folder: Path) -> int:
 
 @lru_cache(maxsize=4)
 def _opened(
-    dataset_dir: str, anatomy: Anatomy, image_size: int, spacing: float, progress: bool, files: int
+    dataset_dir: str,
+    anatomy: Anatomy,
+    image_size: int,
+    spacing: float,
+    around_labels: bool,
+    progress: bool,
+    files: int,
 ) -> SliceStore:
     volumes = read_folder(Path(dataset_dir))
     found = volumes[0].anatomy
@@ -47,7 +59,7 @@ def _opened(
     labelled = [volume for volume in volumes if volume.label is not None]  # wholly or in part
     if not labelled:
         raise DataError(f"{dataset_dir} contains no labelled volume: supervised training needs at least one")
-    store = open_store(labelled, image_size=image_size, spacing=spacing, progress=progress)
+    store = open_store(labelled, image_size=image_size, spacing=spacing, around_labels=around_labels, progress=progress)
     known = store.labels[store.labels != UNLABELLED]
     if not len(known):
         raise DataError(f"{dataset_dir} contains no labelled slice: supervised training needs at least one")
@@ -154,8 +166,8 @@ def training_slices(
 class LabelledBatches:
     """Shuffled, augmented batches ``{"image", "label"}``. An ``epoch`` is the same every time it is replayed."""
 
-    def __init__(self, dataset: SliceSampler, seed: int):
-        self.sampler, self.seed, self.epoch = dataset, seed, 0
+    def __init__(self, dataset: SliceSampler, seed: int, ranges: Ranges = RANGES):
+        self.sampler, self.seed, self.epoch, self.ranges = dataset, seed, 0, ranges
 
     def __len__(self) -> int:
         return self.sampler.steps_per_epoch
@@ -164,7 +176,7 @@ class LabelledBatches:
         self.epoch += 1
         source = generator(self.seed, "fine-tuning epoch", self.epoch)
         for batch in self.sampler.epoch(source):
-            images, labels = augment_labelled(batch.images, batch.label_maps, source)
+            images, labels = augment_labelled(batch.images, batch.label_maps, source, self.ranges)
             yield {"image": images, "label": labels}
 
     def plain_images(self) -> Iterator[torch.Tensor]:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from fclseg.inference.segment import REACH_MM
-from fclseg.inference.windows import Windows
+from fclseg.data.windows import REACH_MM, Windows, labelled_windows
 from fclseg.phantom.dataset import BREATH_HOLD, Acquisition, draw_heart, draw_scanner, patient_rng, scan, stack
 from fclseg.randomness import derive_seed
 
@@ -42,14 +41,7 @@ def _frame(taken: Acquisition, frame: int, windows: Windows, centre: tuple[int, 
     voxels = taken.images[..., frame].astype(np.float32)
     low, high = np.percentile(voxels[windows.box(centre, voxels.shape)], (1, 99))
     grey = np.clip((voxels - low) / max(high - low, 1.0), 0, 1)
-    images = windows.cut(_slices(grey), centre)[:, 0]
-    classes = range(int(taken.labels.max()) + 1)
-    shares = [windows.cut(_slices((taken.labels[..., frame] == one).astype(np.float32)), centre) for one in classes]
-    return images.numpy().astype(np.float16), torch.cat(shares, dim=1).argmax(dim=1).numpy().astype(np.uint8)
-
-
-def _slices(voxels: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(np.moveaxis(voxels, -1, 0)))
+    return labelled_windows(windows, grey, taken.labels[..., frame], centre)
 
 
 @dataclass

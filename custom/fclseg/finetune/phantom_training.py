@@ -17,17 +17,12 @@ from torch import nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from fclseg.data.augment import Ranges, augment_labelled
+from fclseg.data.augment import WINDOWS, augment_labelled
 from fclseg.device import computes_in_bfloat16
 from fclseg.finetune.phantom_stream import PhantomStream
 from fclseg.methods.labelled_loss import soft_dice
 from fclseg.networks.freezable import FreezableUNet
 from fclseg.randomness import generator
-
-RANGES = Ranges(
-    area=(0.7, 1.25), aspect=1.2, rotation=40, flip=0, gamma=2.0, contrast=0.5, brightness=0.2, noise=0.05, blur=0.5
-)
-"""As in fine-tuning, and hearts may also look smaller than they are: many headers state nominal pixel sizes."""
 
 WARM_UP, SAVE_EVERY, GRADIENT_NORM, AVERAGE = 100, 250, 2.0, 0.998
 
@@ -70,7 +65,7 @@ def train_on_phantoms(network: FreezableUNet, stream: PhantomStream, schedule: S
 
 
 def _step(network: nn.Module, optimizer: torch.optim.Optimizer, stream: PhantomStream, step: int, settle: bool) -> None:
-    images, labels = augment_labelled(*stream.batch(step), generator(stream.seed, "phantom views", step), RANGES)
+    images, labels = augment_labelled(*stream.batch(step), generator(stream.seed, "phantom views", step), WINDOWS)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=computes_in_bfloat16(images.device, on_cpu=True)):
         scores = network(images.contiguous(memory_format=torch.channels_last))
     scores = scores.float()

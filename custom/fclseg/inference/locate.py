@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy import ndimage
 
-from fclseg.inference.windows import Centre, Windows, within
+from fclseg.data.windows import Centre, Windows, within
 
 SEARCHED = 3
 """Slices of a stack in which the heart is searched."""

@@ -12,11 +12,11 @@ import torch
 
 from fclseg.anatomy.records import Volume, read_images
 from fclseg.data.slices import default_cache
+from fclseg.data.windows import REACH_MM, Centre, Windows
 from fclseg.device import choose_device
 from fclseg.files import whole_file
 from fclseg.inference.refine import averaged
-from fclseg.inference.segment import REACH_MM, Segmenter
-from fclseg.inference.windows import Centre, Windows
+from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import load_model
 
 FORMAT = 1

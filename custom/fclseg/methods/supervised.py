@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fclseg.anatomy.base import Anatomy
-from fclseg.data.augment import augment_labelled
+from fclseg.data.augment import augment_labelled, labelled_ranges
 from fclseg.data.sampler import Batch, SliceSampler
 from fclseg.methods.segmenter import SegmentationMethod
 from fclseg.networks.freezable import measure_statistics
@@ -56,7 +56,8 @@ class Supervised(SegmentationMethod):
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
         if self.preset.finetuning.encoder_lr_factor != 1.0 and not self.online.frozen:
             self._before = [parameter.detach().clone() for parameter in self.online.encoder.parameters()]
-        images, labels = augment_labelled(batch.images, batch.label_maps, generator)
+        ranges = labelled_ranges(self.preset.images)
+        images, labels = augment_labelled(batch.images, batch.label_maps, generator, ranges)
         return self.criterion(self.online(images), labels)
 
     @torch.no_grad()

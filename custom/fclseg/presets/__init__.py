@@ -59,7 +59,7 @@ PRESETS = {
             name="standard",
             # 1.5 mm: a wall of 8 mm is five pixels wide. Patches of 2 x 2 pixels make a step three times as fast as a
             # U-Net of 16-32-64-128-256 channels on single ones.
-            images=ImageSettings(size=128, pixel_scale=1.2, view_size=96),
+            images=ImageSettings(size=128, pixel_scale=1.2, view_size=96, around_labels=True),
             networks=NetworkSettings(channels=(24, 48, 96, 192), hidden=512, patch=2),
             pretraining=PretrainingSettings(
                 rounds=40,
@@ -70,7 +70,9 @@ PRESETS = {
                 structural_positives=0.5,
                 adaptation_rounds=2,
             ),
-            finetuning=FinetuningSettings(epochs=400, steps=600, rounds=10, lr=2e-3),
+            finetuning=FinetuningSettings(
+                epochs=400, steps=600, rounds=10, lr=2e-3, model_steps=240, model_fewest_epochs=60
+            ),
         ),
         Preset(
             name="paper",

@@ -85,7 +85,9 @@ def untrained(cell: Finetuning, starts: dict[str, Path], splits: Splits) -> tupl
     """Score the pre-trained network unchanged, without any labels. If each site has its own network, score it on the
     held-out patients of its site. Returns the scores of all patients and the evaluator of the first site."""
     anatomy, images = cell.data.anatomy, cell.preset.images
-    store = open_labelled(str(cell.data.root), anatomy, images.size, images.spacing(anatomy), progress=False)
+    store = open_labelled(
+        str(cell.data.root), anatomy, images.size, images.spacing(anatomy), images.around_labels, progress=False
+    )
     evaluators = [
         VolumeEvaluator(
             load_model(path, anatomy.name).network,

@@ -32,7 +32,9 @@ def finetuning_preset(preset: Preset, mode: str, steps_per_epoch: int) -> Preset
 def finetune_federated(cell: Finetuning, start: Path | None, chosen: Draw) -> tuple[VolumeEvaluator, list[float]]:
     """Fine-tune across all sites. Returns the evaluator with the final global network, and the loss of each round."""
     anatomy, images, device = cell.data.anatomy, cell.preset.images, choose_device()
-    store = open_labelled(str(cell.data.root), anatomy, images.size, images.spacing(anatomy), progress=False)
+    store = open_labelled(
+        str(cell.data.root), anatomy, images.size, images.spacing(anatomy), images.around_labels, progress=False
+    )
     samplers = {
         site: training_slices(store, patients, cell.preset.finetuning.batch_size, device)
         for site, patients in chosen.training.items()

@@ -8,10 +8,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
 STEP = 16
+REACH_MM = 84.0
+"""What a network is shown of an image in each direction from the middle of the heart. Cropping an image outside of this
+changes nothing."""
+
 Centre = tuple[int, int]
 """A voxel of the slices."""
 
@@ -79,6 +84,21 @@ class Windows:
             for axis in (0, 1)
         )
         return x, y
+
+
+def labelled_windows(
+    windows: Windows, grey: np.ndarray, labels: np.ndarray, centre: Centre
+) -> tuple[np.ndarray, np.ndarray]:
+    """Grey values and labels [X, Y, S] -> images [S, size, size] as float16, and the label of most of each pixel."""
+    images = windows.cut(_stack(grey), centre)[:, 0].numpy().astype(np.float16)
+    values = np.unique(labels)
+    shares = torch.cat([windows.cut(_stack(labels == value), centre) for value in values], dim=1)
+    return images, values[shares.argmax(dim=1).numpy()].astype(np.uint8)
+
+
+def _stack(voxels: np.ndarray) -> torch.Tensor:
+    """[X, Y, S] -> slices [S, X, Y]."""
+    return torch.from_numpy(np.ascontiguousarray(np.moveaxis(voxels, -1, 0), dtype=np.float32))
 
 
 def within(centre: Centre, shape: Sequence[int]) -> Centre:
