@@ -37,6 +37,20 @@ def test_the_documentation_is_short():
         assert words(CHECKOUT / page) <= most, page
 
 
+def hospitals(page: str) -> dict[str, list[str]]:
+    """The rows of hospitals in a page: patients, Dice, RV, MYO, LV, and the other columns."""
+    lines = (CHECKOUT / page).read_text(encoding="utf-8").splitlines()
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines if re.match(r"\| (ACDC|M&Ms) ", line)
+    ]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_the_readme_has_the_figures_of_the_model_card():
+    card, readme = hospitals("bundles/acdc_unet/docs/weights.md"), hospitals("README.md")
+    assert len(readme) == 4 and readme == {name: [*row[:5], row[-2]] for name, row in card.items()}
+
+
 @cache
 def anchors(path: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
