@@ -1,15 +1,14 @@
 """Slices of phantom patients and an untrained network: its features tell about images, too."""
 
 import pytest
+from untrained import PRESET
 
 from fclseg.anatomy.folders import read_folder
 from fclseg.anatomy.registry import ANATOMIES
 from fclseg.data.slices import open_store
 from fclseg.methods.registry import build_method
 from fclseg.phantom.dataset import write_phantom
-from fclseg.presets import get_preset
 
-PRESET = get_preset("demo", bank_size=96, channels=(4, 8, 16))
 PATIENTS = 6
 
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from conftest import PRESET
 from torch import nn
+from untrained import PRESET
 
 from fclseg.attacks.inversion import Ridge, blind_guess, reconstruct, train_decoder
 from fclseg.attacks.material import Leak, Material, joined

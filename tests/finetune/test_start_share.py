@@ -48,9 +48,9 @@ def test_only_networks_that_segment_have_one_by_default():
 
 
 def test_more_labelled_patients_train_longer_and_leave_the_start_less():
-    """By hand: two steps see a patient once; four patients take 50 epochs of 8 steps and leave 0.5 / sqrt(4)."""
+    """By hand: two steps see a patient once; four patients take 60 epochs of 8 steps and leave 0.5 / sqrt(4)."""
     settings = settings_for(get_preset("standard"), str(SHIPPED)).finetuning
-    assert [settings.epochs_for(steps) for steps in (2, 8, 60)] == [60, 50, 50]
+    assert [settings.epochs_for(steps) for steps in (2, 8, 60)] == [120, 60, 60]
     assert [settings.share_for(steps) for steps in (1, 2, 8, 32)] == pytest.approx([0.5, 0.5, 0.25, 0.125])
 
 
