@@ -77,9 +77,9 @@ def test_the_endocardium_is_outlined_where_experts_do(phase, low, high, least, m
 
 @pytest.mark.parametrize("phase", [ED, ES])
 def test_the_right_ventricle_ends_at_a_dark_wall_not_at_bright_fat(phase):
-    """Patients: .27 to .59 inside; -.08 to .16 outside."""
+    """Patients: .27 to .59 inside; -.06 to .15 outside."""
     assert 0.3 < near(RV, phase, -3, -1.5) < 0.6
-    assert near(RV, phase, 1.5, 4.5) < 0.25
+    assert near(RV, phase, 1.5, 4.5) < 0.17
 
 
 def test_the_right_ventricle_reaches_the_apex_in_most_patients():
