@@ -33,7 +33,7 @@ def starter(tmp_path_factory):
     (folder / "a_site.py").write_text(MODULE)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        patch.setenv("PYTHONPATH", str(folder))
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)  # and the package under test
         starter = SiteStarter()
         yield starter
         starter.close()

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from contexts import site_context
+from contexts import server_context, site_context
 from inprocess import InProcess
 from nvflare.apis.controller_spec import Task, TaskCompletionStatus
 from nvflare.apis.fl_context import FLContext
@@ -95,6 +95,20 @@ def test_a_site_that_stops_beating_is_given_up_within_a_minute_and_one_that_neve
     assert tasks["dead"].completion_status == TaskCompletionStatus.TIMEOUT
     assert [tasks[site].completion_status for site in ("alive", "earlier version")] == [None, None]
     assert controller._fault("dead", tasks["dead"], 7200) == "has given no sign of life for 60 s"
+
+
+def test_the_server_hears_heartbeats_from_the_start_of_a_run(controller, tmp_path):
+    now, handlers = [0.0], {}
+    controller._pulses = Pulses(clock=lambda: now[0])
+    server = server_context(
+        tmp_path / "server",
+        register_aux_message_handler=lambda topic, message_handle_func: handlers.update({topic: message_handle_func}),
+    )
+    controller.start_controller(server)
+    server.set_peer_context(site_context(tmp_path / "site"))
+    handlers[TOPIC](TOPIC, Shareable(), server)
+    now[0] = 61.0
+    assert controller._pulses.is_silent("site-1")
 
 
 def test_the_limit_is_a_minute_and_a_beat_takes_silence_back():
