@@ -118,6 +118,12 @@ def test_finetune_from_the_shipped_network(place, ask, tmp_path):
     assert len(record["train_patients"]) == 4 and Path(record["pretrained_network"]).name == "model_small.safetensors"
 
 
+def test_finetune_from_random_weights_if_somebody_asks_for_them(place, ask, tmp_path):
+    ask("finetune", place / "data", "--out", tmp_path, "--network", "none", "--preset", "small", "--train-on-all",
+        "--epochs", 1)  # fmt: skip
+    assert json.loads((tmp_path / "training.json").read_text())["pretrained_network"] is None
+
+
 def test_segment_and_evaluate(place, model, ask, tmp_path):
     scan = place / "data" / "patient001"
     told = ask("segment", scan, "--out", tmp_path / "typed", "--model", model.model, "--height", 172, "--weight", 70)

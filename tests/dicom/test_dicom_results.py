@@ -36,6 +36,18 @@ def sources(tmp_path):
     return read_sources(tmp_path / "images" / "patient001")
 
 
+def test_files_of_an_anonymiser_that_removes_tags_get_results_too(sources, tmp_path):
+    for path in {source.path for phases in sources for source in phases}:
+        image = pydicom.dcmread(path)
+        for tag in ("PatientName", "PatientBirthDate", "StudyTime", "AccessionNumber"):
+            if tag in image:
+                delattr(image, tag)
+        image.save_as(path)
+    labels = np.random.default_rng(1).integers(0, 4, (12, 14, 4)).astype(np.uint8)
+    write_segmentation(tmp_path / "ED.dcm", labels, [phases[0] for phases in sources], ACDC, "ED", origin="net")
+    np.testing.assert_array_equal(read_segmentation(tmp_path / "ED.dcm"), labels)
+
+
 def test_each_structure_has_its_code_and_colour_and_all_phases_are_one_series(sources, tmp_path):
     labels = np.random.default_rng(1).integers(0, 4, (12, 14, 4, 2)).astype(np.uint8)
     files = [tmp_path / f"{phase}.dcm" for phase in ("ED", "ES")]

@@ -254,6 +254,8 @@ def test_a_second_run_takes_over_what_is_finished_and_a_changed_file_is_done_aga
     (tmp_path / "Info.cfg").write_text("Height: 180\nWeight: 80\n")
     run()
     assert "area: 2.00 m²" in (tmp_path / "out" / "a_report.html").read_text(), "the body is part of the input"
+    Inference(segmenter(), find_cases(str(path)), tmp_path / "out", body=Body(160, 60)).run()
+    assert "area: 1.63 m²" in (tmp_path / "out" / "a_report.html").read_text(), "also if somebody types it"
     write(path, bright_disc((60, 60, 3), zooms, (45, 45), 9.0), oblique(zooms))
     assert run() < first / 2
 

@@ -34,6 +34,20 @@ def test_the_largest_pieces_may_be_the_heart(place):
     assert found.agreement == pytest.approx(18**2 * 0.9 / (18**2 * 0.9 + (9**2 + 3**2) * 0.95), abs=0.05)
 
 
+def test_a_sure_piece_comes_before_a_larger_one_that_may_be_anything():
+    first, second = find_hearts(slices((60, 40, 15, 0.98), (20, 15, 18, 0.56)), WINDOWS, bright)
+    assert math.dist(first.centre, (60, 40)) < 2 and math.dist(second.centre, (20, 15)) < 2
+
+
+def test_what_is_beyond_the_image_is_no_heart():
+    def corner(images):
+        found = torch.zeros_like(images)
+        found[..., -6:, -6:] = 1
+        return torch.cat([1 - found, found], dim=1)
+
+    assert find_hearts(slices(), WINDOWS, corner) == []
+
+
 def test_whole_slices_are_looked_at_once():
     seen = []
     find_hearts(slices((60, 40, 22, 0.9)), WINDOWS, lambda images: (seen.append(images.shape), bright(images))[1])
