@@ -24,7 +24,7 @@ from fclseg.secure_sums.identity import SimulatedSite, SimulatedTrust
 from fclseg.secure_sums.masks import Shape, Vector
 from fclseg.secure_sums.member import Member
 from fclseg.secure_sums.occasion import Occasion
-from fclseg.secure_sums.records import Records
+from fclseg.secure_sums.records import SumRecords
 
 SHAPE = Shape(narrow=10_000, wide=10, bits=15)
 
@@ -48,7 +48,7 @@ def measure(sites: int, absent: int) -> tuple[float, float, float]:
 
     with tempfile.TemporaryDirectory() as folder:
         member = {
-            name: Member(SimulatedSite(name), SimulatedTrust(), occasion, Records(Path(folder) / name))
+            name: Member(SimulatedSite(name), SimulatedTrust(), occasion, SumRecords(Path(folder) / name))
             for name in names
         }
 

@@ -26,6 +26,7 @@ from fclseg.methods.exchange import get_row
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(2400)]
 SECONDS = 600
 SITES = ["site-1", "site-2"]
+PID_FILES = ("daemon_pid.fl", "pid.fl")
 
 
 class Hospitals(Federation):
@@ -183,6 +184,8 @@ def test_a_hospital_that_is_disabled_is_not_heard_again_not_even_by_a_restarted_
 def test_a_party_in_the_background_stops_with_its_own_script(hospitals):
     kit = hospitals.kit("site-3")
     environment = hospitals.environment | {"PATH": search_path(hospitals.environment["PATH"])}
+    for name in PID_FILES:  # left by an earlier test's processes, whose numbers others may have by now
+        (kit / name).unlink(missing_ok=True)
     subprocess.run(
         [BIN / "fclseg", "site", "join", kit, "--start"],
         env=environment,
@@ -190,8 +193,8 @@ def test_a_party_in_the_background_stops_with_its_own_script(hospitals):
         capture_output=True,
         timeout=SECONDS,
     )
-    until(lambda: (kit / "pid.fl").exists(), "it does not start")
-    pids = [int((kit / name).read_text()) for name in ("daemon_pid.fl", "pid.fl")]
+    until(lambda: all((kit / name).exists() for name in PID_FILES), "it does not start")
+    pids = [int((kit / name).read_text()) for name in PID_FILES]
     subprocess.run(["bash", kit / "startup" / "stop_fl.sh"], input="y", text=True, check=True, capture_output=True)
     try:
         until(lambda: not any(map(alive, pids)), "it does not stop")
