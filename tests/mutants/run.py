@@ -27,7 +27,7 @@ COLUMNS = ("mutant", "file", "verdict", "by", "seconds")
 KILLED, SURVIVED, BROKEN = "killed", "SURVIVED", "BROKEN"
 TESTS_FAILED = 1
 """pytest's exit code when tests ran and some failed; any other but 0 says that they did not run as they should."""
-PATIENCE = 1800
+PATIENCE = 600
 
 SLOW_IMPORTS = ["torch", "monai.bundle", "monai.networks.nets", "monai.losses", "monai.metrics", "monai.inferers"]
 SLOW_IMPORTS += ["ignite.engine", "nvflare.apis.impl.controller", "nvflare.app_common.executors.learner_executor"]
