@@ -77,7 +77,8 @@ def test_results_of_another_format_are_refused_with_a_sentence(tmp_path):
         Cache(tmp_path).check()
 
 
-def test_a_study_refuses_such_a_folder_before_it_writes_anything(tmp_path):
+def test_a_study_refuses_such_a_folder_before_it_writes_anything(tmp_path, monkeypatch):
+    monkeypatch.setattr("fclseg.study.run.make_request", lambda *given: pytest.fail("it goes on"))
     (tmp_path / "cells").mkdir()
     with pytest.raises(FCLSegError, match="earlier version"):
         run_study(StudyOptions("local", tmp_path, preset="demo", methods="random"))
