@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from fclseg.anatomy.registry import ANATOMIES
+from fclseg.data.augment import RANGES, WINDOWS
 from fclseg.data.sites import Splits
 from fclseg.errors import DataError
 from fclseg.finetune.dataset import LabelledBatches, choose_patients, open_labelled, training_slices
+from fclseg.finetune.train import FinetuneSpec, training_config
 
 NAMES = [f"patient{number:03d}" for number in range(1, 5)]
 
@@ -75,3 +77,13 @@ def test_a_label_that_the_bundle_does_not_know_is_named(tmp_path):
     nib.save(nib.Nifti1Image((image > 50).astype(np.uint8) * 7, np.eye(4)), tmp_path / "a_gt.nii.gz")
     with pytest.raises(DataError, match="contains the label 7, but this bundle knows only 1 RV, 2 MYO, 3 LV"):
         open_labelled(str(tmp_path), ANATOMIES["acdc"], 8, 1.0, progress=False)
+
+
+@pytest.mark.parametrize(("preset", "around"), [("standard", True), ("small", False)])
+def test_the_bundle_trains_the_standard_network_on_windows_around_the_heart(phantom, preset, around):
+    spec = FinetuneSpec(phantom, ("patient001",), (), preset=preset)
+    config = training_config(spec, None, progress=False)
+    assert config.get_parsed_content("train#dataloader").ranges == (WINDOWS if around else RANGES)
+    labels = config.get_parsed_content("store").labels
+    centre = np.argwhere((labels > 0) & (labels < 4))[:, 1:].mean(axis=0)
+    assert (np.abs(centre - (labels.shape[1] - 1) / 2).max() < 1) == around
