@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from fault_bench import SITES, FaultBench, until
@@ -25,6 +26,7 @@ SETTLED = 2.0
 
 def truncated_state(bench: FaultBench, run: str) -> str:
     """A site's machine dies, and half of the state that its next round starts from is lost."""
+    until(lambda: len(bench.rounds(run)) >= 2, "a second state")
     bench.halt(SITE)
     time.sleep(SETTLED)
     memory = bench.disk(SITE) / run / "sites" / SITE
@@ -32,8 +34,8 @@ def truncated_state(bench: FaultBench, run: str) -> str:
     os.truncate(path, path.stat().st_size // 2)
     if bench.complete(run):
         raise FCLSegError("the run was complete before the state was damaged")
-    bench.begin(SITE)
-    _said(bench, SITE, "the site continues with its state of round")
+    with _says(bench, SITE, "the site continues with its state of round"):
+        bench.begin(SITE)
     return NOTHING
 
 
@@ -46,8 +48,8 @@ def flipped_bit(bench: FaultBench, run: str) -> str:
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
     path.write_bytes(content)
-    bench.begin(SERVER)
-    _said(bench, SERVER, "the run continues from the checkpoint before it")
+    with _says(bench, SERVER, "the run continues from the checkpoint before it"):
+        bench.begin(SERVER)
     return NOTHING
 
 
@@ -128,15 +130,18 @@ def _jobs(bench: FaultBench) -> set[str]:
     return {path.name for path in (bench.federation.store / "jobs").iterdir() if path.is_dir()}
 
 
-def _said(bench: FaultBench, party: str, sentence: str) -> None:
-    """Wait until the log of one of the party's jobs has the sentence."""
+@contextlib.contextmanager
+def _says(bench: FaultBench, party: str, sentence: str) -> Iterator[None]:
+    """Wait until the logs of the party and its jobs have the sentence once more than before."""
     kit = bench.federation.kit(party)
 
-    def found() -> bool:
+    def times() -> int:
         logs = [kit / "log.txt", *kit.glob("*/log.txt")]
-        return any(sentence in path.read_text(errors="replace") for path in logs if path.exists())
+        return sum(path.read_text(errors="replace").count(sentence) for path in logs if path.exists())
 
-    until(found, f"{party} says '{sentence}'")
+    before = times()
+    yield
+    until(lambda: times() > before, f"{party} says '{sentence}'")
 
 
 def _end(kit: Path) -> None:

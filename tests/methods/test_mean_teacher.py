@@ -116,7 +116,7 @@ def test_patients_and_phantoms_exchange_boxes_in_both_directions(monkeypatch):
 
 def test_strong_views_show_other_slices_in_their_boxes(monkeypatch):
     """Slices of one grey value each and a belief that is this value: every pixel must still match its truth."""
-    monkeypatch.setattr(mean_teacher, "augment_maps", lambda images, maps, _: (images, maps))
+    monkeypatch.setattr(mean_teacher, "augment_maps", lambda images, maps, *_: (images, maps))
     grey = torch.linspace(0.1, 0.9, 8)[:, None, None, None].expand(8, 1, 48, 48)
     views, truth = strong_views(
         lambda images: torch.cat([1 - images, images], dim=1).log(), grey, generator(3), 1.0, 0.5

@@ -17,8 +17,10 @@ from fclseg.data.hospitals import sites_by as by_hospital
 from fclseg.data.sites import Splits
 from fclseg.engine.in_process import run_in_process
 from fclseg.engine.job_defaults import completed
+from fclseg.engine.place import Place
 from fclseg.engine.run_folder import GLOBAL, RunFolder
 from fclseg.engine.run_settings import RunSettings
+from fclseg.engine.simulation import shared_places
 from fclseg.errors import DataError, FCLSegError
 from fclseg.methods.exchange import SHIPPED, Row, get_row
 from fclseg.methods.registry import method_class
@@ -125,6 +127,9 @@ def pretrain(
             else:
                 with _threads(threads):
                     watching = {"after_round": lambda record: lines()}
+                    server = Place("server", folder, simulated=True, shared={"runs": str(folder.parent), **places})
+                    places, images = shared_places(server, names)
+                    print(images, flush=True)
                     run_in_process(run, RunFolder(folder), names, places, encoder=architecture, **watching)
     return _result(RunFolder(folder))
 

@@ -50,7 +50,7 @@ WINDOWS = replace(RANGES, area=(0.7, 1.25))
 
 def labelled_ranges(images: ImageSettings) -> Ranges:
     """For supervised training on slices of these settings."""
-    return WINDOWS if images.around_labels else RANGES
+    return WINDOWS if images.windows else RANGES
 
 
 class Views:

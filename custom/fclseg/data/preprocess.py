@@ -115,16 +115,17 @@ class Preprocessor:
         planes[~labelled_slices(voxels)] = UNLABELLED  # also where the slice was padded
         return planes
 
-    def around_labels(self, voxels: np.ndarray, labels: np.ndarray, volume: Volume) -> tuple[np.ndarray, np.ndarray]:
-        """Slices and their classes [S, H, W] in a window around the labelled structures, as inference shows them."""
+    def around(
+        self, place: tuple[int, int], voxels: np.ndarray, labels: np.ndarray, volume: Volume
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Slices and their classes [S, H, W] in a window around a place, as inference shows them."""
         from fclseg.data.windows import REACH_MM, Windows, labelled_windows
 
         check_label(labels, voxels.shape, volume)
         area = unpadded(voxels)
         voxels, labels = voxels[area], labels[area]
-        places = np.argwhere((labels > 0) & (labels != UNLABELLED))[:, :2]
-        x, y = places.mean(axis=0) if len(places) else (np.array(labels.shape[:2]) - 1) / 2
-        windows, centre = Windows(self.size, self.pixel, volume.spacing, REACH_MM), (round(x), round(y))
+        windows = Windows(self.size, self.pixel, volume.spacing, REACH_MM)
+        centre = (place[0] - area[0].start, place[1] - area[1].start)
         grey = self.scale(voxels, volume, windows.box(centre, voxels.shape))
         return labelled_windows(windows, grey, labels, centre)
 

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from fclseg.anatomy.records import Volume, read_images
 from fclseg.anatomy.registry import get_anatomy, reference
+from fclseg.data.place import Locate
 from fclseg.data.preprocess import UNLABELLED, Preprocessor, partitions
 from fclseg.data.store_files import (
     IMAGES,
@@ -97,14 +98,13 @@ def open_store(
     *,
     image_size: int,
     spacing: float,
-    around_labels: bool = False,
+    around: Locate | None = None,
     cache: Path | str | None = None,
     progress: bool = True,
 ) -> SliceStore:
     """The store of these volumes at this size (pixels) and in-plane spacing (mm). It is built if it does not exist.
 
-    Slices show the middle of the image or, with ``around_labels``, a window around the structures of labelled volumes
-    of a compact organ.
+    Slices show the middle of the image or, with ``around``, a window around a compact organ where that finds it.
 
     The store is named after a hash of source files and parameters. Several processes may ask at once: one builds, the
     others wait for it. A store that was damaged on disk is built again.
@@ -113,19 +113,19 @@ def open_store(
         raise DataError("there are no volumes to make slices from; check the data folder and the patients of the split")
     if len({volume.anatomy for volume in volumes}) > 1:
         raise DataError("volumes of different anatomies cannot share a slice store; open one store per data folder")
-    folder = Path(cache or default_cache()) / store_key(volumes, image_size, spacing, around_labels)
+    folder = Path(cache or default_cache()) / store_key(volumes, image_size, spacing, around.key if around else "")
     with contextlib.suppress(StoreDamagedError):
         return SliceStore(folder)
     with store_lock(folder):
         with contextlib.suppress(StoreDamagedError):
             return SliceStore(folder)  # another process built it while this one waited
         with drafting(folder) as draft:
-            _build(draft, volumes, image_size, spacing, around_labels, progress)
+            _build(draft, volumes, image_size, spacing, around, progress)
         return SliceStore(folder)
 
 
 def _build(
-    draft: Path, volumes: Sequence[Volume], image_size: int, spacing: float, around_labels: bool, progress: bool
+    draft: Path, volumes: Sequence[Volume], image_size: int, spacing: float, around: Locate | None, progress: bool
 ) -> None:
     """Write all files of a store to the folder ``draft``."""
     prepare = Preprocessor(image_size, spacing)
@@ -134,13 +134,12 @@ def _build(
         for volume, voxels in tqdm(
             read_images(volumes), "slices", len(volumes), unit="volume", disable=None if progress else True
         ):
-            if volume.label and around_labels and volume.anatomy.compact:
-                pixels, classes = prepare.around_labels(voxels, volume.read_label(), volume)
+            known = volume.read_label() if volume.label else np.full(voxels.shape, UNLABELLED, np.uint8)
+            place = around(voxels, volume) if around and volume.anatomy.compact else None
+            if place:
+                pixels, classes = prepare.around(place, voxels, known, volume)
             else:
-                pixels = prepare.image(voxels, volume)
-                classes = np.full(pixels.shape, UNLABELLED, np.uint8)
-                if volume.label:
-                    classes = prepare.label(volume.read_label(), volume, voxels.shape)
+                pixels, classes = prepare.image(voxels, volume), prepare.label(known, volume, voxels.shape)
             labelled = (classes != UNLABELLED).any(axis=(1, 2))
             without = tuple(np.flatnonzero(~labelled).tolist()) if labelled.any() else ()
             images.write(pixels.tobytes())

@@ -27,14 +27,14 @@ class StoreDamagedError(Exception):
     """Raised if the folder contains no complete store."""
 
 
-def store_key(volumes: Sequence[Volume], image_size: int, spacing: float, around_labels: bool = False) -> str:
+def store_key(volumes: Sequence[Volume], image_size: int, spacing: float, around: str = "") -> str:
     """A name that changes with any source file, any record and any parameter.
 
     Each source file contributes its path, size, modification time, first and last block; a gzip file ends with the
     checksum of its content.
     """
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(repr((FORMAT, image_size, float(spacing), around_labels)).encode())
+    digest.update(repr((FORMAT, image_size, float(spacing), around)).encode())
     real = {path: path.resolve() for volume in volumes for path in (volume.image, volume.label) if path}
     for volume in volumes:  # resolved paths, so that it does not matter how the data folder was given
         label = real[volume.label] if volume.label else None

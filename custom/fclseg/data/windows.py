@@ -12,13 +12,12 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from fclseg.data.place import Centre
+
 STEP = 16
 REACH_MM = 84.0
 """What a network is shown of an image in each direction from the middle of the heart. Cropping an image outside of this
 changes nothing."""
-
-Centre = tuple[int, int]
-"""A voxel of the slices."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,22 @@
 """Which sites take part in a round: drawing C_r, and sites that stop answering and come back."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 
 from fclseg.randomness import generator
+
+NAMED = 5
+"""Sites whose reasons an error names. With a hundred sites the first few usually tell."""
+
+
+def reasons(failures: Mapping[str, str]) -> str:
+    """Why sites did not answer, in one line."""
+    if not failures:
+        return "no site is present"
+    named = [f"{site}: {why}" for site, why in sorted(failures.items())[:NAMED]]
+    return "; ".join(named) + (f"; and {more} other sites" if (more := len(failures) - NAMED) > 0 else "")
 
 
 class Attendance:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from fclseg.anatomy.registry import ANATOMIES, get_anatomy
 from fclseg.engine.aggregator import Aggregator
-from fclseg.engine.attendance import Attendance
+from fclseg.engine.attendance import Attendance, reasons
 from fclseg.engine.coding import Coded, Coding, start_downlink
 from fclseg.engine.messages import DISTANCE_TASK, FORMAT, PRETRAIN_TASK, Message, read_report
 from fclseg.engine.meter import Meter
@@ -229,8 +229,8 @@ class RunLoop:
     def _check_enough(self, number: int, answered: list[str], failures: dict[str, str]) -> None:
         needed = max(1, self.settings.min_sites)
         if len(answered) < needed:
-            reasons = "; ".join(f"{site}: {why}" for site, why in sorted(failures.items())) or "no site is present"
-            raise PassingError(f"round {number} has {len(answered)} valid answers but needs {needed} ({reasons})")
+            why = reasons(failures)
+            raise PassingError(f"round {number} has {len(answered)} valid answers but needs {needed} ({why})")
 
     def _message(self, site: str, components: Any, others: Any, estimate: float | None, number: int) -> Message:
         """The message to one site, encoded by the run's codec."""

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from fclseg.anatomy.base import Anatomy
     from fclseg.anatomy.records import Volume
+    from fclseg.data.place import Locate
     from fclseg.data.sampler import SliceSampler
     from fclseg.engine.memory import SiteMemory
     from fclseg.methods.base import Method
@@ -223,7 +225,7 @@ class Site:
             volumes,
             image_size=images.size,
             spacing=images.spacing(anatomy),
-            around_labels=labels and images.around_labels,
+            around=self._around(anatomy),
             cache=self.place.cache,
             progress=False,
         )
@@ -241,6 +243,18 @@ class Site:
             labels=labels,
             device=self.place.device,
         )
+
+    def _around(self, anatomy: Anatomy) -> Locate | None:
+        """What the slices show: the middle of the image, or what inference will show to the network."""
+        if not (self.preset.images.windows and self.method.segments):
+            return None
+        if self.method.wants_labels:
+            from fclseg.data.place import AroundLabels
+
+            return AroundLabels()
+        from fclseg.inference.find import shipped_finder
+
+        return shipped_finder(anatomy, self.place.device)
 
     @property
     def _needs_folds(self) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from fclseg.engine.attendance import reasons
 from fclseg.engine.messages import SUM_TASK, Message
 from fclseg.engine.place import Place, server_name
 from fclseg.engine.run_settings import RunSettings
@@ -117,7 +118,7 @@ class MaskedSum:
         try:
             self._collector.check_enough(step, answered)
         except PassingError as error:
-            raise PassingError(f"{error} ({_reasons(failures)})") from None
+            raise PassingError(f"{error} ({reasons(failures)})") from None
 
 
 class OpenSum:
@@ -150,12 +151,8 @@ class OpenSum:
 
     def open(self, failures: Mapping[str, str]) -> tuple[Vector, list[str]]:
         if self._total is None or not self._counted:
-            raise PassingError(f"no site answered, so there is nothing to sum ({_reasons(failures)})")
+            raise PassingError(f"no site answered, so there is nothing to sum ({reasons(failures)})")
         return self._total, sorted(self._counted)
-
-
-def _reasons(failures: Mapping[str, str]) -> str:
-    return "; ".join(f"{site}: {why}" for site, why in sorted(failures.items())) or "no site is present"
 
 
 def feedback(row: Row) -> frozenset[str]:

@@ -11,6 +11,7 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import folder_anatomy, read_folder
 from fclseg.anatomy.registry import get_anatomy
 from fclseg.data.augment import RANGES, Ranges, augment_labelled
+from fclseg.data.place import AroundLabels
 from fclseg.data.preprocess import UNLABELLED
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.sites import Splits
@@ -24,13 +25,13 @@ def open_labelled(
     anatomy: Anatomy,
     image_size: int,
     spacing: float,
-    around_labels: bool = False,
+    windows: bool = False,
     progress: bool = True,
 ) -> SliceStore:
     """The labelled volumes of a folder as slices. Opened once per process, because a study asks thousands of times, and
     again if a file of the folder has changed: somebody may have labelled more."""
     files = _files_of(Path(dataset_dir))
-    return _opened(dataset_dir, anatomy, image_size, spacing, around_labels, progress, files)
+    return _opened(dataset_dir, anatomy, image_size, spacing, windows, progress, files)
 
 
 def _files_of(folder: Path) -> int:
@@ -45,7 +46,7 @@ def _opened(
     anatomy: Anatomy,
     image_size: int,
     spacing: float,
-    around_labels: bool,
+    windows: bool,
     progress: bool,
     files: int,
 ) -> SliceStore:
@@ -59,7 +60,8 @@ def _opened(
     labelled = [volume for volume in volumes if volume.label is not None]  # wholly or in part
     if not labelled:
         raise DataError(f"{dataset_dir} contains no labelled volume: supervised training needs at least one")
-    store = open_store(labelled, image_size=image_size, spacing=spacing, around_labels=around_labels, progress=progress)
+    around = AroundLabels() if windows else None
+    store = open_store(labelled, image_size=image_size, spacing=spacing, around=around, progress=progress)
     known = store.labels[store.labels != UNLABELLED]
     if not len(known):
         raise DataError(f"{dataset_dir} contains no labelled slice: supervised training needs at least one")

@@ -8,10 +8,12 @@ import torch
 from torch import nn
 
 from fclseg.anatomy.folders import read_folder
+from fclseg.data.augment import RANGES, Ranges
 from fclseg.data.sampler import SliceSampler
 from fclseg.data.slices import SliceStore, open_store
 from fclseg.errors import DataError
 from fclseg.finetune.dataset import Patients, listed
+from fclseg.inference.find import shipped_finder
 from fclseg.methods.base import frozen_copy, move_average
 from fclseg.methods.mean_teacher import agreement
 from fclseg.networks.freezable import FreezableUNet
@@ -28,11 +30,18 @@ class WithUnlabelled(nn.Module):
     """
 
     def __init__(
-        self, supervised: Loss, network: FreezableUNet, slices: SliceSampler, weight: float, seed: int, momentum: float
+        self,
+        supervised: Loss,
+        network: FreezableUNet,
+        slices: SliceSampler,
+        weight: float,
+        seed: int,
+        momentum: float,
+        ranges: Ranges = RANGES,
     ):
         super().__init__()
         self.supervised, self.slices, self.weight = supervised, slices, weight
-        self.seed, self.momentum = seed, momentum
+        self.seed, self.momentum, self.ranges = seed, momentum, ranges
         self._network = [network]  # in a list: it is trained and stored by others
         self.teacher = frozen_copy(network)
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
@@ -44,7 +53,7 @@ class WithUnlabelled(nn.Module):
             move_average(self.teacher, network, self.momentum)
         source = generator(self.seed, "unlabelled slices", steps)
         self.get_buffer("steps").add_(1)
-        loss = agreement(network, self.teacher, self.slices.draw(source).images, source)
+        loss = agreement(network, self.teacher, self.slices.draw(source).images, source, ranges=self.ranges)
         return self.supervised(prediction, labels) + self.weight * loss
 
 
@@ -55,9 +64,10 @@ def with_unlabelled(
     slices: Callable[[], SliceSampler],
     seed: int,
     momentum: float,
+    ranges: Ranges = RANGES,
 ) -> Loss:
     """The loss of a training. Without a weight it is the supervised one, and no slice is read."""
-    return WithUnlabelled(supervised, network, slices(), weight, seed, momentum) if weight else supervised
+    return WithUnlabelled(supervised, network, slices(), weight, seed, momentum, ranges) if weight else supervised
 
 
 def unlabelled_slices(
@@ -67,6 +77,7 @@ def unlabelled_slices(
     chosen: Sequence[str] | None,
     batch_size: int,
     device: torch.device | str = "cpu",
+    windows: bool = False,
 ) -> SliceSampler:
     """All slices of the ``chosen`` patients, by default of those that are neither trained on with labels nor held out.
 
@@ -85,7 +96,8 @@ def unlabelled_slices(
         raise DataError(
             "there is no patient without labels to learn from: set unlabelled_weight to 0, or name patients"
         )
-    every = open_store(found, image_size=store.image_size, spacing=store.spacing, progress=False)
+    around = shipped_finder(store.anatomy, device) if windows else None
+    every = open_store(found, image_size=store.image_size, spacing=store.spacing, around=around, progress=False)
     others = set(every.patients) - names
     slices = np.concatenate([every.select(set(every.patients) - others), every.select(others, labelled=False)])
     return SliceSampler(every, slices, batch_size, device=device)

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from scipy import ndimage
 
-from fclseg.data.windows import Centre, Windows, within
+from fclseg.data.place import Centre
+from fclseg.data.windows import Windows, within
 
 SEARCHED = 3
 """Slices of a stack in which the heart is searched."""

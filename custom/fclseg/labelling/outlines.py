@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from fclseg.anatomy.records import Volume, read_images
+from fclseg.data.place import Centre
 from fclseg.data.slices import default_cache
-from fclseg.data.windows import REACH_MM, Centre, Windows
+from fclseg.data.windows import REACH_MM, Windows
 from fclseg.device import choose_device
 from fclseg.files import whole_file
 from fclseg.inference.refine import averaged

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from fclseg.anatomy.base import Anatomy
-from fclseg.data.augment import augment_maps
+from fclseg.data.augment import RANGES, Ranges, augment_maps, labelled_ranges
 from fclseg.data.sampler import Batch
 from fclseg.methods.base import frozen_copy, move_average
 from fclseg.methods.labelled_loss import soft_dice
@@ -45,7 +45,12 @@ def sharpen(belief: torch.Tensor, temperature: float) -> torch.Tensor:
 
 
 def strong_views(
-    target: nn.Module, images: torch.Tensor, generator: torch.Generator, sharpness: float, mixed: float
+    target: nn.Module,
+    images: torch.Tensor,
+    generator: torch.Generator,
+    sharpness: float,
+    mixed: float,
+    ranges: Ranges = RANGES,
 ) -> Labelled:
     """Augmented images, and the target's sharpened belief about the original images [B, classes, H, W], moved along.
 
@@ -53,7 +58,7 @@ def strong_views(
     """
     with torch.no_grad():  # in training mode: BatchNorm uses the batch's statistics and updates the target's own
         belief = sharpen(target(images).softmax(dim=1), sharpness)
-    views, structures = augment_maps(images, belief[:, 1:], generator)
+    views, structures = augment_maps(images, belief[:, 1:], generator, ranges)
     background = 1.0 - structures.sum(dim=1, keepdim=True)  # includes the area outside the image
     whole = (views, torch.cat([background, structures], dim=1))
     if not mixed:
@@ -69,9 +74,10 @@ def agreement(
     generator: torch.Generator,
     sharpness: float = SHARPNESS,
     mixed: float = MIXED,
+    ranges: Ranges = RANGES,
 ) -> torch.Tensor:
     """The loss of the online network on ``strong_views`` of unlabelled images."""
-    return _loss(online, strong_views(target, images, generator, sharpness, mixed))
+    return _loss(online, strong_views(target, images, generator, sharpness, mixed, ranges))
 
 
 def boxes(images: torch.Tensor, fraction: float, generator: torch.Generator) -> torch.Tensor:
@@ -120,7 +126,8 @@ class MeanTeacher(SegmentationMethod):
         self.anchor, self.sharpness, self.mixed = anchor, sharpness, mixed
 
     def loss(self, batch: Batch, generator: torch.Generator) -> torch.Tensor:
-        patients = strong_views(self.target, batch.images, generator, self.sharpness, self.mixed)
+        ranges = labelled_ranges(self.preset.images)
+        patients = strong_views(self.target, batch.images, generator, self.sharpness, self.mixed, ranges)
         if not self.anchor:
             return _loss(self.online, patients)
         phantoms = self._phantoms(len(batch.images), generator)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 
 from fclseg.anatomy.base import Anatomy
-from fclseg.data.augment import augment_labelled
+from fclseg.data.augment import augment_labelled, labelled_ranges
 from fclseg.data.sampler import SliceSampler
 from fclseg.methods.base import Method
 from fclseg.methods.labelled_loss import LabelledLoss
@@ -52,7 +52,7 @@ class SegmentationMethod(Method):
     def phantom_batch(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """Augmented phantom slices [B, 1, H, W] and their classes."""
         batch = self.phantoms.draw(generator)
-        return augment_labelled(batch.images, batch.label_maps, generator)
+        return augment_labelled(batch.images, batch.label_maps, generator, labelled_ranges(self.preset.images))
 
     def phantom_loss(self, generator: torch.Generator) -> torch.Tensor:
         """The supervised loss of one random batch of phantom slices. BatchNorm keeps the patients' statistics."""

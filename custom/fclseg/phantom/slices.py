@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import read_folder
+from fclseg.data.place import AroundLabels
 from fclseg.data.slices import SliceStore, default_cache, open_store
 from fclseg.data.store_files import store_lock
 from fclseg.errors import DataError
@@ -37,7 +38,8 @@ def phantom_slices(
     folder = phantom_folder(anatomy, patients, seed, cache)
     labelled = [volume for volume in read_folder(folder, anatomy.name) if volume.label is not None]
     spacing = images.spacing(anatomy)
-    return open_store(labelled, image_size=images.size, spacing=spacing, cache=cache, progress=False)
+    around = AroundLabels() if images.windows else None
+    return open_store(labelled, image_size=images.size, spacing=spacing, around=around, cache=cache, progress=False)
 
 
 def _version() -> str:

@@ -59,7 +59,7 @@ PRESETS = {
             name="standard",
             # 1.5 mm: a wall of 8 mm is five pixels wide. Patches of 2 x 2 pixels make a step three times as fast as a
             # U-Net of 16-32-64-128-256 channels on single ones.
-            images=ImageSettings(size=128, pixel_scale=1.2, view_size=96, around_labels=True),
+            images=ImageSettings(size=128, pixel_scale=1.2, view_size=96, windows=True),
             networks=NetworkSettings(channels=(24, 48, 96, 192), hidden=512, patch=2),
             pretraining=PretrainingSettings(
                 rounds=40,

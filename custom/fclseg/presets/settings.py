@@ -64,7 +64,7 @@ class ImageSettings:
     size: int = setting(COUNT)  # side of the stored slices in pixels
     pixel_scale: float = setting(POSITIVE)  # pixel size relative to the anatomy's in-plane spacing
     view_size: int = setting(COUNT)  # side of the augmented views that pre-training sees
-    around_labels: bool = setting(YES_OR_NO, default=False)  # supervised training sees windows, as inference does
+    windows: bool = setting(YES_OR_NO, default=False)  # networks that segment learn from what inference shows them
 
     def spacing(self, anatomy: Anatomy) -> float:
         """In-plane pixel size of the stored slices in mm."""

@@ -86,7 +86,7 @@ def untrained(cell: Finetuning, starts: dict[str, Path], splits: Splits) -> tupl
     held-out patients of its site. Returns the scores of all patients and the evaluator of the first site."""
     anatomy, images = cell.data.anatomy, cell.preset.images
     store = open_labelled(
-        str(cell.data.root), anatomy, images.size, images.spacing(anatomy), images.around_labels, progress=False
+        str(cell.data.root), anatomy, images.size, images.spacing(anatomy), images.windows, progress=False
     )
     evaluators = [
         VolumeEvaluator(

@@ -33,7 +33,7 @@ def finetune_federated(cell: Finetuning, start: Path | None, chosen: Draw) -> tu
     """Fine-tune across all sites. Returns the evaluator with the final global network, and the loss of each round."""
     anatomy, images, device = cell.data.anatomy, cell.preset.images, choose_device()
     store = open_labelled(
-        str(cell.data.root), anatomy, images.size, images.spacing(anatomy), images.around_labels, progress=False
+        str(cell.data.root), anatomy, images.size, images.spacing(anatomy), images.windows, progress=False
     )
     samplers = {
         site: training_slices(store, patients, cell.preset.finetuning.batch_size, device)
