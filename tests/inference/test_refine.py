@@ -63,6 +63,18 @@ def test_a_predictor_that_depends_on_direction_is_averaged():
     assert found[20, 2] == pytest.approx(4 / 5, abs=0.02)  # all but one of the five views see it above the middle
 
 
+def test_a_structure_is_where_the_others_are_even_if_something_larger_lies_beyond_the_apex():
+    """One component of all structures together: a wall beside a small ventricle, and the same label in slices below."""
+    labels = np.zeros((4, 12, 12), np.uint8)
+    labels[:2, 2:4, 2:5] = 1
+    labels[:2, 2:4, 5:8] = 2
+    wanted = labels.copy()
+    labels[2:, 4:10, 8:12] = 1  # touches the wall by a corner
+    np.testing.assert_array_equal(cleaned(labels, ACDC), wanted)
+    alone = np.where(labels == 1, labels, 0).astype(np.uint8)
+    assert (cleaned(alone, ACDC)[2:] == 1).sum() == 48, "without others, the largest is kept"
+
+
 def test_cleaning_keeps_one_piece_of_each_structure_and_fills_the_cavity():
     labels = np.zeros((3, 12, 12), np.uint8)
     labels[:, 3:9, 3:9] = 2  # wall

@@ -70,9 +70,11 @@ def move(slices: torch.Tensor, centre: Centre, windows: Windows, predict: Predic
     return within(windows.voxel(centre, (x, y)), slices.shape[1:])
 
 
-def largest_piece(mask: np.ndarray) -> np.ndarray:
-    """The largest connected component of a mask (diagonal neighbours are connected)."""
+def largest_piece(mask: np.ndarray, counted: np.ndarray | None = None) -> np.ndarray:
+    """The largest connected component of a mask (diagonal neighbours are connected), in the part that is ``counted``;
+    of equal ones, the largest in the whole mask."""
     pieces, count = ndimage.label(mask, structure=np.ones((3,) * mask.ndim))
     if count < 2:
         return mask
-    return pieces == 1 + np.bincount(pieces.ravel())[1:].argmax()
+    weights = None if counted is None else np.broadcast_to(np.where(counted, 1.0, 1e-9), mask.shape).ravel()
+    return pieces == 1 + np.bincount(pieces.ravel(), weights)[1:].argmax()

@@ -52,7 +52,8 @@ def keep_largest_piece(labels: np.ndarray) -> np.ndarray:
 def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
     """A label map [S, X, Y] as its anatomy allows it: one component per structure, and no holes in a cavity.
 
-    Everything else becomes background. Organs that are not compact may have a structure in several places. For them,
+    It is the largest one in slices that show another structure, too: beyond the apex, a stomach can be larger than a
+    right ventricle. Everything else becomes background. Organs that are not compact may have a structure in several places. For them,
     only the largest component of all structures together is kept. Separate organs only lose small components.
     """
     if not anatomy.one_organ:
@@ -62,7 +63,8 @@ def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
         return labels
     for structure in anatomy.structures:
         mask = labels == structure.value
-        labels[mask & ~largest_piece(mask)] = 0
+        beside = ((labels > 0) & ~mask).any(axis=(1, 2))
+        labels[mask & ~largest_piece(mask, beside[:, None, None])] = 0
     for wall in (one for one in anatomy.measurements if isinstance(one, Wall)):
         _fill(labels, anatomy.structure(wall.cavity).value, anatomy.structure(wall.wall).value)
     return labels
