@@ -1,5 +1,6 @@
 """The faults of the matrix. Each case disturbs a run after its first round and says what the operator did about it."""
 
+import re
 import shutil
 import signal
 import subprocess
@@ -69,16 +70,16 @@ def clock_skew(bench: FaultBench, run: str) -> str:
 
 
 def other_version(bench: FaultBench, run: str) -> str:
-    """The site is restarted with another version of the package, and a minute later with the right one."""
+    """The site is restarted with a version that speaks another format, and a minute later with the right one."""
     import fclseg
 
     copy = bench.out / "other_version"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(Path(fclseg.__file__).parent, copy / "fclseg", ignore=shutil.ignore_patterns("__pycache__"))
-    init = copy / "fclseg" / "__init__.py"
-    init.write_text(init.read_text().replace(fclseg.__version__, "9.9.9"))
+    messages = copy / "fclseg" / "engine" / "messages.py"
+    messages.write_text(re.sub(r"(?m)^FORMAT = \d+", "FORMAT = 999", messages.read_text()))
     _restart(bench, SITE, PYTHONPATH=str(copy))
-    until(lambda: "9.9.9" in _statuses(bench, run), "the other version is refused")
+    until(lambda: "format 999" in _statuses(bench, run), "the other version is refused")
     _restart(bench, SITE)
     return "installed the right version"
 

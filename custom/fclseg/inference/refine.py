@@ -53,8 +53,9 @@ def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
     """A label map [S, X, Y] as its anatomy allows it: one component per structure, and no holes in a cavity.
 
     It is the largest one in slices that show another structure, too: beyond the apex, a stomach can be larger than a
-    right ventricle. Everything else becomes background. Organs that are not compact may have a structure in several places. For them,
-    only the largest component of all structures together is kept. Separate organs only lose small components.
+    right ventricle. Everything else becomes background. Organs that are not compact may have a structure in several
+    places. For them, only the largest component of all structures together is kept. Separate organs only lose small
+    components.
     """
     if not anatomy.one_organ:
         return _without_small_components(labels)

@@ -16,6 +16,5 @@ def candidates_of(outlines: Mapping[Volume, Outline]) -> list[Candidate]:
         parts = parts_of(np.any(outline.labels > 0, axis=(0, 1)))
         for number, part in enumerate(parts):
             if part is not None:
-                place = (volume.patient, volume.frame, number, part, volume.phase)
-                found.append(Candidate(*place, float(outline.doubt[number])))
+                found.append(Candidate(volume.patient, volume.frame, number, part, volume.phase))
     return found

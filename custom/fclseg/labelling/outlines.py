@@ -1,4 +1,4 @@
-"""The network's outlines of a volume, and how unsure it is in each slice; kept on disk once computed."""
+"""The network's outlines of a volume; kept on disk once computed."""
 
 import hashlib
 import zipfile
@@ -8,26 +8,21 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from fclseg.anatomy.records import Volume, read_images
 from fclseg.data.place import Centre
 from fclseg.data.slices import default_cache
-from fclseg.data.windows import REACH_MM, Windows
 from fclseg.device import choose_device
 from fclseg.files import whole_file
-from fclseg.inference.refine import averaged
 from fclseg.inference.segment import Segmenter
 from fclseg.networks.model_file import load_model
 
-FORMAT = 1
-AT_ONCE = 16
+FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Outline:
     labels: np.ndarray  # [X, Y, S], uint8, in our axis order
-    doubt: np.ndarray  # [S]: mean entropy of the averaged class probabilities, in nats
 
 
 class Outliner:
@@ -44,7 +39,7 @@ class Outliner:
         """The outline of an earlier time, if there is one."""
         try:
             with np.load(self._file(volume)) as stored:
-                return Outline(stored["labels"], stored["doubt"])
+                return Outline(stored["labels"])
         except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
             return None
 
@@ -66,21 +61,8 @@ class Outliner:
         what = (str(volume.image.resolve()), status.st_size, status.st_mtime_ns, volume.time_index, volume.storage)
         return self.folder / f"{hashlib.blake2b(repr(what).encode(), digest_size=16).hexdigest()}.npz"
 
-    @torch.inference_mode()
     def _look(self, voxels: np.ndarray, volume: Volume, near: Centre | None) -> tuple[Outline, Centre | None]:
         if self._segmenter is None:
             self._segmenter = Segmenter(self.model, choose_device())
-        segmenter = self._segmenter
-        found = segmenter(voxels, volume, near)
-        centre = found.centre or (voxels.shape[0] // 2, voxels.shape[1] // 2)
-        windows = Windows(self.model.image_size, self.model.spacing, volume.spacing, REACH_MM)
-        grey = segmenter.prepare.scale(voxels, volume, windows.box(centre, voxels.shape))
-        images = windows.cut(torch.from_numpy(np.ascontiguousarray(np.moveaxis(grey, -1, 0))), centre)
-        chances = averaged(self._chances)(images).clamp(min=1e-7)
-        doubt = -(chances * chances.log()).sum(dim=1).mean(dim=(1, 2))
-        return Outline(found.labels, doubt.numpy()), found.centre
-
-    def _chances(self, images: torch.Tensor) -> torch.Tensor:
-        assert self._segmenter is not None
-        network, device = self._segmenter.network, self._segmenter.device
-        return torch.cat([network(chunk.to(device)).softmax(dim=1).cpu() for chunk in images.split(AT_ONCE)])
+        found = self._segmenter(voxels, volume, near)
+        return Outline(found.labels), found.centre

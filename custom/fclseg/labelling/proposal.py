@@ -1,11 +1,12 @@
-"""What to label next: slices of many patients and all places of the heart, where the network is least sure.
+"""What to label next: slices of many patients and all places of the heart, drawn at random.
 
 Twenty slices of twenty hearts teach more than twenty of one, and they should show base, middle and apex at ED and ES.
-So the order goes through these places in turn. At each, the patients with the fewest slices so far come first, and of
-their slices the one of which the network is least sure. Distances between features of the network, which were part of
-the rule once, did not help (docs/results/labelled_slices.csv).
+So the order goes through these places in turn. At each, the patients with the fewest slices so far come first, and one
+of their slices is drawn. Slices of which the network is least sure taught it less, and so did slices that are far from
+the labelled ones in its features (docs/results/labelled_slices.csv).
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,6 @@ class Candidate:
     slice: int
     part: str  # one of PARTS
     phase: str | None
-    doubt: float  # how unsure the network is
 
     @property
     def key(self) -> Key:
@@ -53,7 +53,7 @@ def parts_of(present: np.ndarray) -> list[str | None]:
 
 
 def propose(candidates: Sequence[Candidate], labelled: Iterable[Key], count: int) -> list[Candidate]:
-    """The next ``count`` slices to label, best first; fewer if there are not so many."""
+    """The next ``count`` slices to label, in order; fewer if there are not so many."""
     done = set(labelled)
     left = {candidate.key: candidate for candidate in candidates if candidate.key not in done}
     slices = Counter(patient for patient, _, _ in done)
@@ -68,10 +68,15 @@ def propose(candidates: Sequence[Candidate], labelled: Iterable[Key], count: int
             continue
         fewest = min(slices[one.patient] for one in here)
         here = [one for one in here if slices[one.patient] == fewest]
-        best = max(here, key=lambda one: one.doubt)
-        chosen.append(left.pop(best.key))
-        slices[best.patient] += 1
+        drawn = min(here, key=_order)
+        chosen.append(left.pop(drawn.key))
+        slices[drawn.patient] += 1
     return chosen
+
+
+def _order(candidate: Candidate) -> str:
+    """A random order that is always the same, so that a page that is opened again proposes the same slices."""
+    return hashlib.sha256(repr(candidate.key).encode()).hexdigest()
 
 
 def _from_turn(labelled: int) -> Iterable[tuple[str, str]]:

@@ -63,15 +63,15 @@ def _labels(study: Study, entry: Entry) -> str:
 
 
 def _more_labels(study: Study) -> list[str]:
-    """What labels add to the best row that segments without any."""
-    without = [entry for entry in study["entries"] if entry["labels"] == 0]
-    if not without:
-        return []
-    best = max(without, key=lambda entry: entry["summary"]["mean"])
-    more = [one for one in study["entries"] if (one["row"], one["mode"]) == (best["row"], best["mode"])]
-    figures = [f"{one['summary']['mean']:.2f} with {one['labels'] or 'no label'}" for one in more]
-    title = next(row["title"] for row in study["rows"] if row["key"] == best["row"])
-    return [f"{title}: {', '.join(figures)}"]
+    """What labels add to each row that segments without any. Of two such rows, one may be the other's start, and the
+    reader sees how much of a gain is the start's."""
+    titles = {row["key"]: row["title"] for row in study["rows"]}
+    sentences = []
+    for without in (entry for entry in study["entries"] if entry["labels"] == 0):
+        more = [one for one in study["entries"] if (one["row"], one["mode"]) == (without["row"], without["mode"])]
+        figures = [f"{one['summary']['mean']:.2f} with {one['labels'] or 'no label'}" for one in more]
+        sentences.append(f"{titles[without['row']]}: {', '.join(figures)}")
+    return sentences
 
 
 def _next(study: Study) -> str:
