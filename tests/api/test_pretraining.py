@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from fclseg.api import pretrain, write_phantom
+from fclseg.data.sites import Splits
 from fclseg.errors import FCLSegError
 from fclseg.methods.training import train_round
 from fclseg.networks.loading import read_tensors
@@ -39,6 +40,17 @@ def test_one_process_and_nvflare_give_the_same_encoders(data, tmp_path, job):
     for site, path in here.encoders.items():
         ours, theirs = read_tensors(path)[0], read_tensors(there.encoders[site])[0]
         assert list(ours) == list(theirs) and all((ours[name] == theirs[name]).all() for name in ours)
+
+
+def test_without_images_the_sites_get_phantoms_of_their_own(tmp_path, monkeypatch, capsys):
+    """As in NVFlare's simulator: three patients per site, and every patient at one site."""
+    monkeypatch.setenv("FCLSEG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("FCLSEG_DATA", raising=False)
+    run = pretrain("fedu", out=tmp_path / "run", sites=2, preset=get_preset("demo", rounds=1, local_epochs=1))
+    assert run.encoder.is_file() and "using 6 phantom patients" in capsys.readouterr().out
+    assert {path.name for path in (tmp_path / "run" / "sites").iterdir()} == {"site-1", "site-2"}
+    owners = Splits.load(next((tmp_path / "cache").glob("*.splits.json"))).sites
+    assert sorted(map(len, owners.values())) == [3, 3] and not set(owners["site-1"]) & set(owners["site-2"])
 
 
 def test_local_cl_keeps_an_encoder_per_site(data, tmp_path):

@@ -1,6 +1,6 @@
 """Drawing C_r, and sites that stop answering."""
 
-from fclseg.engine.attendance import Attendance
+from fclseg.engine.attendance import Attendance, reasons
 
 SITES = [f"site-{number}" for number in range(1, 11)]
 
@@ -34,3 +34,12 @@ def test_when_all_are_silent_nobody_is_drawn():
     for site in SITES[:2]:
         attendance.fell_silent(site)
     assert attendance.draw(0) == []
+
+
+def test_an_error_names_the_first_sites_and_counts_the_others():
+    failures = {f"site-{number:03d}": f"reason {number}" for number in range(100, 0, -1)}
+    text = reasons(failures)
+    assert text.startswith("site-001: reason 1; site-002: reason 2; ") and text.endswith("; and 95 other sites")
+    assert "site-005" in text and "site-006" not in text
+    assert reasons({"a": "x"}) == "a: x"
+    assert reasons({}) == "no site is present"
