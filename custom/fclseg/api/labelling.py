@@ -26,11 +26,11 @@ def label(
     labelled.
     """
     start = Path(model) if model else None
-    with serving(
-        Path(data), Path(out), start, who=who, slices=slices, single_slices=single_slices, port=port
-    ) as server:
+    with (
+        serving(Path(data), Path(out), start, who=who, slices=slices, single_slices=single_slices, port=port) as server,
+        contextlib.suppress(KeyboardInterrupt),  # Ctrl-C is how this ends, from the moment at which the link is shown
+    ):
         print(f"labels are saved to {out}; Ctrl-C ends.\nopen {server.link}", flush=True)
         if browser:
             webbrowser.open(server.link)
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how this ends
-            threading.Event().wait()
+        threading.Event().wait()

@@ -19,14 +19,14 @@ def start(home: Path, port: int = 0, browser: bool = True, closed_seconds: float
     answers = StartAnswers(job, home, ended.set)
     server = PageServer(PAGE, port, answers, lambda text: None)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True).start()
-    print(f"open {server.link}", flush=True)
-    if browser:
-        webbrowser.open(server.link)
     try:
+        print(f"open {server.link}", flush=True)
+        if browser:
+            webbrowser.open(server.link)
         while not ended.wait(min(1.0, closed_seconds)):
             if not job.running and time.monotonic() - answers.asked > closed_seconds:
                 break
-    except KeyboardInterrupt:  # Ctrl-C is one way to end
+    except KeyboardInterrupt:  # Ctrl-C is one way to end, from the moment at which the link is shown
         pass
     finally:
         job.stop()
