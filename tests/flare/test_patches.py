@@ -19,6 +19,7 @@ from nvflare.private.fed.server.job_cmds import CLONED_META_KEYS
 from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 from nvflare.private.fed.server.job_runner import JobRunner
 from nvflare.private.fed.server.server_command_agent import ServerCommandAgent
+from nvflare.widgets.fed_event import FedEventRunner
 
 from fclseg.errors import FCLSegError
 from fclseg.flare import patches
@@ -89,6 +90,11 @@ def test_a_tasks_sendings_are_a_list_that_can_be_replaced():
 )
 def test_messages_whose_sender_is_named_arrive_there(owner, name):
     assert _arguments(inspect.unwrap(getattr(owner, name))) == ["self", "request"]
+
+
+def test_events_of_other_parties_arrive_there_and_are_fired_whatever_they_are():
+    assert _arguments(inspect.unwrap(FedEventRunner._receive)) == ["self", "topic", "request", "fl_ctx"]
+    assert "message_handle_func=self._receive" in inspect.getsource(FedEventRunner.handle_event)
 
 
 def test_jobs_are_validated_at_submission_with_their_archive():

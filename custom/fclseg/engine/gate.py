@@ -13,6 +13,9 @@ from fclseg.methods.exchange import goes_up
 from fclseg.privacy.protections import NO_PROTECTION, PrivacySettings
 from fclseg.secure_sums.occasion import FEWEST, needed
 
+CURVES = ("loss", "feature_std")
+"""The numbers of an answer that the server draws as curves."""
+
 
 @dataclass
 class OpenGate:
@@ -87,4 +90,4 @@ class OpenGate:
 
 
 def curves_of(answer: Message) -> dict[str, float]:
-    return {name: answer.meta[name] for name in ("loss", "feature_std") if name in answer.meta}
+    return {name: answer.meta[name] for name in CURVES if name in answer.meta}

@@ -33,11 +33,13 @@ def apply(role: str) -> None:
 
 
 def _patches(role: str) -> list[Callable[[], None]]:
+    from fclseg.flare.patches.known_events import accept_known_events
     from fclseg.flare.patches.stream_timers import share_stream_timers
 
     if role == "site":
-        return [share_stream_timers]
+        return [share_stream_timers, accept_known_events]
     from fclseg.flare.patches.authenticated import trust_tokens
     from fclseg.flare.patches.fast_simulator import speed_up_simulator
 
-    return {"server": [share_stream_timers, speed_up_simulator, trust_tokens], "parent": [trust_tokens]}[role]
+    server = [trust_tokens, accept_known_events]
+    return {"server": [share_stream_timers, speed_up_simulator, *server], "parent": server}[role]
