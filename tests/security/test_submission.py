@@ -83,6 +83,11 @@ def meta(**values):
     return change
 
 
+def moved_meta(job):
+    meta(launcher_spec={"default": {"docker": {"image": "evil"}}})(job)
+    (job / "meta.json").rename(job / "meta.conf")
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in JOBS.iterdir() if path.is_dir()))
 def test_every_committed_job_is_accepted_and_brings_no_code(submit, tmp_path, name):
     shutil.copytree(JOBS / name, tmp_path / name)
@@ -109,21 +114,30 @@ IN_THE_APP = {
     "a class": (component(path="os.system", args={"command": "id"}), "names the class os.system"),
     "a class without arguments": (component(path="fclseg.cli.main"), "names the class fclseg.cli.main"),
     "a class under its other key": (component(class_path="os.system"), "names the class os.system"),
+    "a class by its short name": (component(name="JobLogStreamer"), "names the class JobLogStreamer"),
     "a log streamer": (
         component(path="nvflare.app_common.logging.job_log_streamer.JobLogStreamer", args={}),
         "names the class nvflare.app_common.logging.job_log_streamer.JobLogStreamer",
     ),
     "a default": (
         hidden("config/config_fed_client.json.default"),
-        "config/config_fed_client.json.default must be config/config_fed_client.json",
+        "contains config/config_fed_client.json.default, which no job of fclseg has",
     ),
-    "YAML": (lambda job: (job / "app/config/config_fed_client.yml").write_text("a: ${env:X}"), "must be config/"),
+    "YAML": (
+        lambda job: (job / "app/config/config_fed_client.yml").write_text("a: ${env:X}"),
+        "contains config/config_fed_client.yml, which",
+    ),
+    "settings of logging": (
+        lambda job: (job / "app/config/log_config.json").write_text('{"handlers": {"x": {"()": "os.system"}}}'),
+        "contains config/log_config.json, which",
+    ),
 }
 IN_THE_JOB = {
     "a wrong setting": (settings(fraction=2.0), "'fraction' cannot be 2.0"),
     "a run name that is a path": (settings(run="../../x"), "not a valid run name"),
     "no settings": (lambda job: edit(job, lambda d: d.update(workflows=[]), "server"), "no settings of an FCLSeg run"),
     "a container": (meta(launcher_spec={"default": {"docker": {"image": "evil"}}}), "how a party starts its processes"),
+    "a container in another file": (moved_meta, "contains fclopt_dp/meta.conf, which"),
     "too large": (lambda job: (job / "app/config/x.bin").write_bytes(bytes(11 * 2**20)), "more than 10 MB"),
 }
 
@@ -147,7 +161,7 @@ def test_a_site_refuses_it_too_without_trusting_the_server(job, attack):
 def test_a_site_refuses_a_configuration_in_a_folder_below(job):
     """NVFlare would find it there, too. At submission it says itself that the configuration is missing."""
     hidden("config/below/config_fed_client.json")(job)
-    assert "must be config/config_fed_client.json" in at_a_site(job)[0]
+    assert "contains config/below/config_fed_client.json, which" in at_a_site(job)[0]
 
 
 def test_links_are_refused_in_the_archive_and_on_the_disk(submit, job):

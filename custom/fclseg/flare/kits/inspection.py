@@ -24,9 +24,9 @@ from fclseg.flare.classes import CUSTOM, NO_CODE, NOTE, SERVER_CLASSES, SITE_CLA
 from fclseg.flare.references import check_references
 from fclseg.text import one_line
 
-CONFIGS = {"config_fed_server": SERVER_CLASSES, "config_fed_client": SITE_CLASSES}
+CONFIGS = {"config/config_fed_server.json": SERVER_CLASSES, "config/config_fed_client.json": SITE_CLASSES}
 """The configurations of an app, and the classes that each may name."""
-CODE = PurePosixPath(CUSTOM).name
+CODE, META = PurePosixPath(CUSTOM).name, "meta.json"
 SIGNATURES = (NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE)
 """Files that ``nvflare job submit`` adds to every folder. Python imports neither."""
 MOST_BYTES = 10 * 2**20
@@ -71,18 +71,17 @@ def check_app(contents: Mapping[str, bytes | None]) -> None:
                     f"the job brings code ({one_line(name)}), which this federation does not run: submit a job of "
                     "fclseg without code of its own"
                 )
-        elif (config := path.name.partition(".")[0]) in CONFIGS:
-            # NVFlare also finds it in folders below and with other endings, whose formats have references of their own
-            if path != PurePosixPath("config") / f"{config}.json":
-                raise FCLSegError(f"the job's {one_line(name)} must be config/{config}.json: submit a job of fclseg")
-            check_config(parse_json(content.decode(errors="replace"), one_line(name)), CONFIGS[config])
+        elif str(path) not in CONFIGS:  # NVFlare would find a configuration of another ending or folder, too
+            raise FCLSegError(f"the job contains {one_line(name)}, which no job of fclseg has: leave it out")
+        else:
+            check_config(parse_json(content.decode(errors="replace"), one_line(name)), CONFIGS[str(path)])
 
 
 def check_config(document: object, classes: Iterable[str]) -> None:
     """Refuse references, which NVFlare would replace by variables of the party's environment, and other classes."""
     check_references(document)
     for entry in _entries(document):
-        for named in (entry[key] for key in ("path", "class_path") if key in entry):
+        for named in (entry[key] for key in ("path", "class_path", "name") if key in entry):
             if named not in classes:
                 raise FCLSegError(
                     f"the job names the class {one_line(named)}, which this federation does not run: leave it out"
@@ -111,8 +110,10 @@ def check_archive(archive: zipfile.ZipFile, job: str) -> None:
         if len(parts) > 2:
             linked = stat.S_ISLNK(info.external_attr >> 16)
             apps.setdefault(parts[1], {})["/".join(parts[2:])] = None if linked else archive.read(info)
-        elif parts[-1] == "meta.json":
-            _check_meta(parse_json(archive.read(info).decode(errors="replace"), "meta.json"))
+        elif parts[1:] == (META,):
+            _check_meta(parse_json(archive.read(info).decode(errors="replace"), META))
+        elif parts[-1] not in SIGNATURES:  # NVFlare also reads meta.conf and others
+            raise FCLSegError(f"the job contains {one_line(info.filename)}, which no job of fclseg has: leave it out")
     for contents in apps.values():
         check_app(contents)
         _check_settings(contents.get("config/config_fed_server.json"))
