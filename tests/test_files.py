@@ -1,6 +1,7 @@
 """Files are either complete or absent."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -32,10 +33,24 @@ def test_a_file_is_on_the_disk_before_it_takes_its_place(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", replace)
-    write_text(tmp_path / "table.csv", "text")
+    write_text(tmp_path / "table.csv", "text\n")
     assert happened == [f"sync .{os.getpid()}.table.csv", "move table.csv", f"sync {tmp_path.name}"]
-    append_line(tmp_path / "table.csv", " and more")
-    assert happened[3:] == ["sync table.csv"] and (tmp_path / "table.csv").read_text() == "text and more\n"
+    append_line(tmp_path / "table.csv", "and more")
+    assert happened[3:] == ["sync table.csv"] and (tmp_path / "table.csv").read_text() == "text\nand more\n"
+
+
+@pytest.mark.parametrize("torn", ["", "one\n", "one\ntw", 'one\n{"patient": "M\u00fc', "tw"])
+def test_a_line_after_one_that_a_crash_cut_short_can_be_read(tmp_path, torn):
+    path = tmp_path / "journal"
+    path.write_text(torn)
+    for line in ("a", "b"):
+        append_line(path, line)
+    assert path.read_text() == ("one\n" if "\n" in torn else "") + "a\nb\n"
+
+
+def test_a_full_disk_is_one_sentence():
+    with pytest.raises(DataError, match=r"/dev/full cannot be written \(No space left on device\): free space"):
+        append_line(Path("/dev/full"), "line")
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path):

@@ -8,6 +8,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from fclseg.errors import DataError
 
@@ -49,10 +50,23 @@ def whole_lines(path: Path) -> list[str]:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line to a file. ``whole_lines`` ignores it if a crash cut it short."""
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(line + "\n")
-    _to_disk(path)
+    """Append a line to a file. What a crash or a full disk left of an earlier line is cut off first: two lines in one
+    could not be read again."""
+    try:
+        with open(path, "a+b") as file:
+            _cut_torn_line(file)
+            file.write(line.encode() + b"\n")
+        _to_disk(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror}): free space or choose another folder") from None
+
+
+def _cut_torn_line(file: BinaryIO) -> None:
+    size = end = file.seek(0, os.SEEK_END)
+    while end and (file.seek(end - 1), file.read(1)) != (end - 1, b"\n"):
+        end -= 1
+    if end < size:
+        file.truncate(end)
 
 
 def _to_disk(path: Path) -> None:

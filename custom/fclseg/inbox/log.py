@@ -4,6 +4,7 @@ import sys
 import time
 from pathlib import Path
 
+from fclseg.errors import DataError
 from fclseg.files import append_line
 from fclseg.text import printable
 
@@ -18,5 +19,5 @@ class Log:
         if self.path is not None:
             try:
                 append_line(self.path, line)
-            except OSError:  # a full disk must not stop the receiver
+            except DataError:  # a full disk must not stop the receiver
                 return
