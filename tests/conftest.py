@@ -10,7 +10,9 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 
+import psutil
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 # `make test` runs one process per core. More threads wait for each other and make everything slower, on a loaded
@@ -44,6 +46,24 @@ def usual_umask():
 
 
 @pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """Slices of earlier tests, and never those of a person."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FCLSEG_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def phantom(tmp_path_factory):
+    """Four patients in the ACDC layout, written once."""
+    from fclseg.phantom.dataset import write_phantom
+
+    folder = tmp_path_factory.mktemp("phantom") / "acdc"
+    write_phantom(folder, "acdc", patients=4, seed=3, frames=2)
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
 def phantoms_are_drawn_once(tmp_path_factory):
     """Drawing a phantom patient takes longer than most of what tests do with it, and many tests ask for the same ones.
     Each patient is drawn once and then copied. The tests of the phantom itself draw their own."""
@@ -74,6 +94,20 @@ def phantoms_are_drawn_once(tmp_path_factory):
         for anatomy, writer in dataset.WRITERS.items():
             patch.setitem(dataset.WRITERS, anatomy, shelved(writer))
         yield
+
+
+@pytest.fixture
+def only_poc(tmp_path, monkeypatch):
+    """The workspace of NVFlare's proof of concept. It always uses the ports 8002 and 8003, so tests take turns, and
+    what NVFlare leaves running is ended."""
+    with FileLock(Path(tempfile.gettempdir()) / "fclseg-tests-poc.lock"):
+        monkeypatch.setenv("NVFLARE_POC_WORKSPACE", str(tmp_path / "poc"))
+        yield tmp_path / "poc"
+        left = [one for one in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(one.info["cmdline"] or [])]
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left, timeout=600)
 
 
 @pytest.fixture

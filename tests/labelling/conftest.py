@@ -9,13 +9,6 @@ from fclseg.labelling.training import Training
 from fclseg.resources import shipped_model
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FCLSEG_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture
 def data(tmp_path):
     folder = tmp_path / "data"

@@ -27,10 +27,3 @@ def alone_on_the_cpu(tmp_path, monkeypatch):
     """Separate training slots, so that a run does not wait for other trainings on this machine."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("FCLSEG_DEVICE", "cpu")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FCLSEG_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield

@@ -89,13 +89,13 @@ def labelled_windows(
     windows: Windows, grey: np.ndarray, labels: np.ndarray, centre: Centre
 ) -> tuple[np.ndarray, np.ndarray]:
     """Grey values and labels [X, Y, S] -> images [S, size, size] as float16, and the label of most of each pixel."""
-    images = windows.cut(_stack(grey), centre)[:, 0].numpy().astype(np.float16)
+    images = windows.cut(slices_first(grey), centre)[:, 0].numpy().astype(np.float16)
     values = np.unique(labels)
-    shares = torch.cat([windows.cut(_stack(labels == value), centre) for value in values], dim=1)
+    shares = torch.cat([windows.cut(slices_first(labels == value), centre) for value in values], dim=1)
     return images, values[shares.argmax(dim=1).numpy()].astype(np.uint8)
 
 
-def _stack(voxels: np.ndarray) -> torch.Tensor:
+def slices_first(voxels: np.ndarray) -> torch.Tensor:
     """[X, Y, S] -> slices [S, X, Y]."""
     return torch.from_numpy(np.ascontiguousarray(np.moveaxis(voxels, -1, 0), dtype=np.float32))
 

@@ -11,7 +11,7 @@ from monai.inferers import Inferer, SliceInferer
 from fclseg.anatomy.records import Volume
 from fclseg.data.place import Centre
 from fclseg.data.preprocess import Preprocessor, unpadded
-from fclseg.data.windows import REACH_MM, Windows, within
+from fclseg.data.windows import REACH_MM, Windows, slices_first, within
 from fclseg.inference.locate import find_hearts, middle, move
 from fclseg.inference.quality import contrast_to_noise
 from fclseg.inference.refine import VIEWS, cleaned, keep_largest_piece, views
@@ -79,7 +79,7 @@ class Segmenter:
         """``near`` is where the organ was found in another frame of the same image."""
         if self.model.anatomy.compact:
             return self._around_the_organ(voxels, volume, near)
-        stack = _stack(self.prepare.scale(voxels, volume))
+        stack = slices_first(self.prepare.scale(voxels, volume))
         chunks = [self._slide(chunk, volume.spacing) for chunk in stack.split(SLICES_AT_ONCE)]
         return Segmentation(np.moveaxis(self._label_map(torch.cat(chunks)), 0, -1))
 
@@ -99,7 +99,7 @@ class Segmenter:
         """The middle of a compact organ; None if nothing like it is found."""
         area = unpadded(voxels)
         inside = voxels[area]
-        whole = _stack(self.prepare.scale(inside, volume))
+        whole = slices_first(self.prepare.scale(inside, volume))
         place = self._search(inside, volume, whole, self._windows(volume))
         return place and (place[1][0] + area[0].start, place[1][1] + area[1].start)
 
@@ -110,7 +110,7 @@ class Segmenter:
     @torch.inference_mode()
     def _compact(self, voxels: np.ndarray, volume: Volume, near: Centre | None) -> Segmentation:
         windows = self._windows(volume)
-        whole = _stack(self.prepare.scale(voxels, volume))
+        whole = slices_first(self.prepare.scale(voxels, volume))
         place = self._search(voxels, volume, whole, windows, near)
         if place is None:
             return Segmentation(np.zeros(voxels.shape, np.uint8))
@@ -163,7 +163,7 @@ class Segmenter:
 
     def _near(self, voxels: np.ndarray, volume: Volume, windows: Windows, centre: Centre) -> torch.Tensor:
         """Slices whose grey values are scaled on what a window shows."""
-        return _stack(self.prepare.scale(voxels, volume, windows.box(centre, voxels.shape)))
+        return slices_first(self.prepare.scale(voxels, volume, windows.box(centre, voxels.shape)))
 
     def _paste(self, probabilities: torch.Tensor, slices: torch.Tensor, windows: Windows, centre: Centre) -> np.ndarray:
         """Labels [S, X, Y] on the slices' grid from the probabilities in a window."""
@@ -199,8 +199,3 @@ class Segmenter:
 def _off_centre(centre: Centre, shape: Sequence[int], spacing: Sequence[float]) -> tuple[float, float]:
     x, y = ((centre[axis] - (shape[axis] - 1) / 2) * spacing[axis] for axis in (0, 1))
     return x, y
-
-
-def _stack(scaled: np.ndarray) -> torch.Tensor:
-    """[X, Y, S] -> slices [S, X, Y]."""
-    return torch.from_numpy(np.ascontiguousarray(np.moveaxis(scaled, -1, 0), dtype=np.float32))
