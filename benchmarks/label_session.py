@@ -47,6 +47,7 @@ GOOD, MOST_STROKES = 0.95, 12
 LOOK, DECIDE, POINT, KEY, BUTTON, BEND, CENTIMETRE, BENDS = 5.0, 1.35, 1.1, 0.28, 0.1, 0.9, 0.16, 12
 PIXELS_PER_CENTIMETRE = 38
 READY = "return window.fclseg && fclseg.editor.volume && fclseg.editor.volume.outlined"
+HERE = "[fclseg.editor.volume.index, fclseg.editor.slice]"
 SAVED = "return document.getElementById('saved').textContent === 'saved'"
 
 Point = tuple[float, float]
@@ -159,10 +160,9 @@ def _pull(found: np.ndarray, wanted: np.ndarray) -> list[Point]:
 def label_slices(person: Person, experts: list[np.ndarray], count: int) -> list[tuple[float, float]]:
     """Correct and accept the proposed slices; returns each one's Dice with the expert's before and after."""
     agreement = []
-    here = "return [fclseg.editor.volume.index, fclseg.editor.slice]"
     for _ in range(count):
         person.window.until(READY)
-        at = person.window.run(here)
+        at = person.window.run(f"return {HERE}")
         expert, before = experts[at[0]][:, :, at[1]].T, person.plane()
         person.look()
         if expert.any():
@@ -170,9 +170,7 @@ def label_slices(person: Person, experts: list[np.ndarray], count: int) -> list[
         after = person.plane() if expert.any() else expert
         agreement.append((overlap_of_structures(before, expert), overlap_of_structures(after, expert)))
         person.press("Enter" if expert.any() or not before.any() else "n")
-        person.window.until(
-            f"const [a, b] = arguments[0], [c, d] = (() => {{ {here} }})(); return a !== c || b !== d", at
-        )
+        person.window.until(f"return String({HERE}) !== String(arguments[0])", at)
         minutes, (old, new) = person.seconds / 60, agreement[-1]
         print(f"slice {len(agreement)}: Dice {old:.2f} to {new:.2f}, {minutes:.1f} minutes so far", flush=True)
     return agreement
@@ -188,8 +186,9 @@ def session(out: Path, labellable: list[Volume], slices: int, port: int) -> dict
             window.open(server.link)
             window.until(READY)
             window.until("return fclseg.world().outlined[0] === fclseg.world().outlined[1]")
-            first = "const one = fclseg.world().next[0]; fclseg.go(one.volume, one.slice)"
-            window.until(f"if (!fclseg.world().next.length) return false; {first}; return true")
+            first = window.until("return fclseg.world().next[0]")
+            window.run("fclseg.go(arguments[0], arguments[1])", first["volume"], first["slice"])
+            window.until(f"return String({HERE}) === String([...arguments])", first["volume"], first["slice"])
             person = Person(window)
             outlined = _cpu()
             agreement = label_slices(person, experts, slices)

@@ -105,7 +105,7 @@ class Handler(BaseHTTPRequestHandler):
         function, numbers = found
         try:
             answer = function(query, body, *numbers)
-        except (FCLSegError, ValueError) as error:
+        except (FCLSegError, ValueError, OSError) as error:
             self._send_json(getattr(error, "http_status", HTTPStatus.BAD_REQUEST), {"error": str(error)})
         else:
             if isinstance(answer, bytes):

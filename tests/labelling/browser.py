@@ -12,6 +12,7 @@ from pathlib import Path
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+UP = {"type": "pointerUp", "button": 0}
 PATIENCE = 900
 """Seconds to wait for something to appear; only a broken page needs them."""
 
@@ -37,7 +38,7 @@ class Browser:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise AssertionError(json.load(error)["value"]["message"]) from None
@@ -63,10 +64,15 @@ class Browser:
         steps += [{"type": "keyUp", "value": one} for one in reversed(keys)]
         self.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": steps}]})
 
-    def stroke(self, points, pointer="mouse"):
+    def stroke(self, points, pointer="mouse", release=True):
         """Press at the first point of the window, move through the others and let go."""
         at = [{"type": "pointerMove", "duration": 0, "x": round(x), "y": round(y)} for x, y in points]
-        steps = [at[0], {"type": "pointerDown", "button": 0}, *at[1:], {"type": "pointerUp", "button": 0}]
+        self._point([at[0], {"type": "pointerDown", "button": 0}, *at[1:]] + [UP] * release, pointer)
+
+    def release(self, pointer="mouse"):
+        self._point([UP], pointer)
+
+    def _point(self, steps, pointer):
         kind = {"pointerType": pointer}
         source = {"type": "pointer", "id": pointer, "parameters": kind, "actions": steps}
         self.call("POST", "/actions", {"actions": [source]})

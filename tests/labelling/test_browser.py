@@ -1,6 +1,7 @@
 """A person's work in a real browser: label three slices, reload, find them saved; a second window; a tablet."""
 
 import os
+import time
 
 import nibabel as nib
 import numpy as np
@@ -20,7 +21,6 @@ SAVED = "return document.getElementById('saved').textContent === 'saved'"
 
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.timeout(1800),
     pytest.mark.skipif(
         missing() is not None, reason=f"{missing()} is not installed, so there is no browser to test with"
     ),
@@ -219,6 +219,67 @@ def test_the_later_of_two_windows_is_told(server):
         other.run("document.querySelector('#banner button').click()")  # show that one
         other.until("return fclseg.editor.record.revision === 1")
         np.testing.assert_array_equal(plane(other), mine)
+
+
+AT = "return fclseg.editor.volume.index === arguments[0] && fclseg.editor.slice === arguments[1]"
+
+
+def look_at(window, index, number):
+    window.run("fclseg.go(arguments[0], arguments[1])", index, number)
+    window.until(AT, index, number)
+    window.until(READY)
+
+
+def test_a_stroke_does_not_reach_the_slice_that_opens_under_it(server):
+    with browser(PORT + 1) as window:
+        window.open(server.link)
+        window.until(READY)
+        index, number = place(window)
+        look_at(window, index, number + 1)
+        neighbour = plane(window)
+        look_at(window, index, number)
+        x, y, zoom = edge(window, 2)
+        window.stroke([(x, y), (x + 5 * zoom, y)], release=False)
+        window.until("return fclseg.editor.preview")
+        look_at(window, index, number + 1)
+        window.release()
+        window.until(SAVED.replace("=== 'saved'", "=== ''"))
+        np.testing.assert_array_equal(plane(window), neighbour)
+        held = "window.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', repeat: true}))"
+        window.run(held)  # of a key that is held down only the first press accepts a slice
+        assert window.run("return document.getElementById('saved').textContent") == ""
+        window.press("Enter")
+        window.until("return fclseg.world().labelled.length === 1")
+
+
+def test_a_slow_save_is_not_overtaken_by_looking_elsewhere(server):
+    answers, route = server.answers, ("POST", r"/api/slice/(\d+)/(\d+)")
+    save = answers.routes[route]
+
+    def slow(*given):
+        time.sleep(2)
+        return save(*given)
+
+    answers.routes[route] = slow
+    with browser(PORT + 1) as window:
+        window.open(server.link)
+        window.until(READY)
+        window.until("return fclseg.world().outlined[0] === fclseg.world().outlined[1]")
+        at = place(window)
+        other = window.run("return fclseg.world().patients.at(-1).frames[0].volume")
+        assert other != at[0]
+        before = plane(window)
+        window.press(".")
+        mine = plane(window)
+        assert (mine != before).any()
+        window.run("fclseg.go(arguments[0]); fclseg.go(arguments[1], arguments[2])", other, *at)
+        look_at(window, other, 2)
+        look_at(window, *at)
+        np.testing.assert_array_equal(plane(window), mine)
+        window.press(".")
+        window.until(SAVED)
+        assert window.run("return document.getElementById('banner').hidden")
+        assert window.run("return fclseg.editor.record.revision") == 2
 
 
 def test_a_tablet_draws_with_a_finger(server):

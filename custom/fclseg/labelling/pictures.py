@@ -5,8 +5,8 @@ so a plane [X, Y] is sent transposed.
 """
 
 import json
-from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,17 +38,11 @@ class Grey:
     """Grey values of the last few volumes as bytes [X, Y, S]."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Volume, np.ndarray] = OrderedDict()
+        self.volume = lru_cache(KEPT)(self._volume)  # can be asked by several threads
 
-    def volume(self, volume: Volume) -> np.ndarray:
-        if volume in self._kept:
-            self._kept.move_to_end(volume)
-            return self._kept[volume]
+    def _volume(self, volume: Volume) -> np.ndarray:
         ((_, voxels),) = read_images([volume])
-        self._kept[volume] = as_bytes(voxels, *shown_range(voxels))
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-        return self._kept[volume]
+        return as_bytes(voxels, *shown_range(voxels))
 
     def cycle(self, volumes: Sequence[Volume], number: int) -> np.ndarray:
         """One slice of all frames, [X, Y, frames]; all frames have the same range of grey values."""

@@ -11,7 +11,7 @@ from fclseg.anatomy.base import Anatomy
 from fclseg.anatomy.folders import scan_folder
 from fclseg.anatomy.records import Volume
 from fclseg.data.preprocess import UNLABELLED, labelled_slices
-from fclseg.errors import DataError
+from fclseg.errors import DataError, FCLSegError
 from fclseg.labelling.background import Background
 from fclseg.labelling.candidates import candidates_of
 from fclseg.labelling.changes import change_of
@@ -141,7 +141,7 @@ class Session:
             with self.lock:
                 outliner, wanted = self.outliner, [self.volumes[index] for index in self.wanted(patient)]
             made = dict(outliner.make(wanted))
-        except DataError as error:
+        except (FCLSegError, ValueError, OSError) as error:  # the other patients go on
             with self.lock:
                 self.problems[patient] = [str(error)]
                 self.version += 1

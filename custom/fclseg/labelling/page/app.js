@@ -7,6 +7,7 @@ import { Saver, Stopwatch } from "./saving.js";
 import { Tools } from "./tools.js";
 import { View } from "./view.js";
 
+const ENDED = "the program has ended";
 let world = null, value = 1, playing = null, looked = 0;
 const view = new View(element("view"));
 const watch = new Stopwatch();
@@ -66,8 +67,9 @@ export async function go(index, slice = null, fresh = false) {
   looked += 1;
   const mine = looked, same = editor.volume?.index === index && !fresh && editor.volume.outlined;
   try {
-    const volume = same ? editor.volume : await api.volume(index);
+    const volume = same ? editor.volume : await saver.volume(index);
     if (mine !== looked) return; // somebody has gone on meanwhile
+    tools.cancel(); // a stroke belongs to the slice on which it was begun
     const patient = owner(index), stays = editor.volume && owner(editor.volume.index) === patient;
     const number = slice ?? (stays ? editor.slice : Math.floor(volume.slices / 2));
     editor.open(volume, Math.min(number, volume.slices - 1));
@@ -77,10 +79,17 @@ export async function go(index, slice = null, fresh = false) {
     lists();
     if (!stays) view.fit(false);
     element("waiting").hidden = volume.outlined;
-    if (!volume.outlined) setTimeout(() => { if (mine === looked) go(index, editor.slice, true).then(() => view.fit(false)); }, 1500);
+    if (!volume.outlined) setTimeout(() => lookAgain(mine), 1500);
   } catch (error) { banner(error.message, ["Close", () => {}]); }
   document.body.classList.remove("menu");
   history.replaceState(null, "", `#${index}/${editor.slice}`);
+}
+
+// For outlines of the network that were not there yet.
+function lookAgain(mine) {
+  if (mine !== looked) return;
+  if (tools.stroke) setTimeout(() => lookAgain(mine), 300);
+  else go(editor.volume.index, editor.slice, true).then(() => view.fit(false));
 }
 
 function show() {
@@ -114,6 +123,7 @@ function lists() {
 
 async function refresh() {
   const answer = await api.state(world ? world.version : -1);
+  if (world && answer.version < world.version) return; // an earlier answer that came late
   const trained = world?.training.running && !answer.training.running;
   world = answer.patients ? answer : { ...world, ...answer };
   training(world.training, world.outlined);
@@ -178,11 +188,11 @@ const skip = () => {
 };
 
 async function copyPhase() {
-  const frames = owner(editor.volume.index).frames.filter((one) => one.volume !== editor.volume.index);
+  const at = looked, frames = owner(editor.volume.index).frames.filter((one) => one.volume !== editor.volume.index);
   const other = frames.find((one) => one.phase) || frames[0];
   if (!other) return;
-  const volume = await api.volume(other.volume);
-  if (volume.width * volume.height === editor.area && editor.slice < volume.slices) editor.change(editor.plane(volume.labels));
+  const volume = await saver.volume(other.volume);
+  if (at === looked && volume.width * volume.height === editor.area && editor.slice < volume.slices) editor.change(editor.plane(volume.labels));
 }
 
 const copySlice = (step) => {
@@ -224,8 +234,8 @@ function dialog(...content) {
 
 async function play() {
   if (playing) { stop(); return; }
-  const { volume, slice } = editor;
-  const cycle = await api.cycle(volume.index, slice);
+  const at = looked, cycle = await api.cycle(editor.volume.index, editor.slice);
+  if (at !== looked || playing) return;
   const area = cycle.width * cycle.height;
   let frame = 0;
   playing = setInterval(() => {
@@ -278,7 +288,7 @@ async function begin() {
   if (location.hash && owner(index)) await go(index, slice);
   else if (world.next.length) await go(world.next[0].volume, world.next[0].slice);
   else await go((world.patients[0].frames.find((one) => one.phase) || world.patients[0].frames[0]).volume);
-  const poll = () => refresh().catch(() => tell("the program has ended", "bad")).finally(() => setTimeout(poll, world.training.running ? 700 : 2000));
+  const poll = () => refresh().then(() => { if (element("saved").textContent === ENDED) tell("", ""); }, () => tell(ENDED, "bad")).finally(() => setTimeout(poll, world.training.running ? 700 : 2000));
   setTimeout(poll, 1500);
 }
 begin();

@@ -37,6 +37,7 @@ const TABLE = [
   ["?", "this list", (a) => a.help()],
 ];
 
+const ONCE = new Set(["Enter", "n", "s", "x", "p"]); // a key that is held down labels one slice, not all that follow
 const SHOWN = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→" };
 
 export function KEYS() {
@@ -58,7 +59,7 @@ export function listen(actions) {
     const act = known.get(control + shift + key);
     if (!act) return;
     event.preventDefault();
-    act(actions);
+    if (!event.repeat || !ONCE.has(key)) act(actions);
   });
   window.addEventListener("keyup", (event) => { if (event.key === " ") actions.pan(false); });
 }

@@ -34,6 +34,16 @@ export class Saver {
     });
     return this.queue;
   }
+
+  // A volume with everything that was changed on this page, also while it was on its way.
+  async volume(index) {
+    for (;;) {
+      const { queue } = this;
+      await queue;
+      const volume = await api.volume(index);
+      if (queue === this.queue) return volume;
+    }
+  }
 }
 
 // Seconds of work on a slice: while the page is looked at, and no longer than a while after the last movement.
