@@ -2,7 +2,7 @@
 
 Two figures: the overlap of a structure in turned and scaled views with that in their mean, and the Dice that the mean's
 own probabilities let expect. Both are high where a network is right, and fall together with the true Dice
-(``conformal.py`` says how far, from labelled patients).
+(``calibration.py`` says how far, from labelled patients).
 """
 
 from dataclasses import dataclass
