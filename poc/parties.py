@@ -26,6 +26,8 @@ from fclseg.flare.kits.project import TEMPLATE, find_value
 BIN = Path(sys.executable).parent
 SERVER, LEAD, COORDINATOR = "localhost", "lead@coordinator.org", "admin@coordinator.org"
 ENDED = ("FINISHED", "ABANDONED", "FAILED")
+PATIENCE = 1800
+"""Seconds to wait for anything: a loaded machine takes minutes for a second of work."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -94,14 +96,14 @@ class Federation:
         """Of the party's start script, which becomes its parent process; that of a job is a child."""
         return self._processes[party].pid
 
-    def start_all(self, seconds: int = 120) -> None:
+    def start_all(self, seconds: int = PATIENCE) -> None:
         """Start the server and the sites, and wait until every site has registered."""
         self.start(SERVER)
         for site in self.sites:
             self.start(site)
         self.wait_for(self.sites, seconds)
 
-    def wait_for(self, sites: Sequence[str], seconds: int = 120) -> None:
+    def wait_for(self, sites: Sequence[str], seconds: int = PATIENCE) -> None:
         deadline = time.monotonic() + seconds
         while missing := [site for site in sites if f"New client {site}@" not in self.log(SERVER)]:
             if time.monotonic() > deadline:
@@ -119,15 +121,15 @@ class Federation:
         path = self.out / f"{party}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def nvflare(self, *arguments: str, timeout: int = 300) -> str:
+    def nvflare(self, *arguments: str, timeout: int = PATIENCE) -> str:
         """Run NVFlare's command line. Raises with its output if it fails."""
-        command = [str(BIN / "nvflare"), *arguments]
+        command = [str(BIN / "nvflare"), "--connect-timeout", str(PATIENCE), *arguments]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=timeout)
         if done.returncode:
             raise FCLSegError(f"nvflare {' '.join(arguments)} failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
         return done.stdout
 
-    def job(self, *arguments: str, by: str = LEAD, timeout: int = 300) -> str:
+    def job(self, *arguments: str, by: str = LEAD, timeout: int = PATIENCE) -> str:
         return self.nvflare("job", *arguments, "--startup-kit", str(self.kit(by)), timeout=timeout)
 
     def submit(self, job: Path, by: str = LEAD) -> str:
@@ -138,10 +140,11 @@ class Federation:
         """How the job ended."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            meta = json.loads(self.job("meta", job_id, "--format", "json", by=by))
-            status = str(find_value(meta["data"], "status"))
-            if status.startswith(ENDED):
-                return status
+            with contextlib.suppress(FCLSegError):  # NVFlare waits 5 s for an answer; a busy server is asked again
+                meta = json.loads(self.job("meta", job_id, "--format", "json", by=by))
+                status = str(find_value(meta["data"], "status"))
+                if status.startswith(ENDED):
+                    return status
             time.sleep(2)
         raise FCLSegError(f"job {job_id} did not end in {seconds} s: see {self.out}/*.log")
 

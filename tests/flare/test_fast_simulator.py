@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from nvflare.apis.fl_context import FLContext
@@ -37,7 +39,7 @@ def starter(tmp_path_factory):
         starter = SiteStarter()
         yield starter
         starter.close()
-        assert starter.process.wait(60) == 0, "it ends when the simulator does"
+        assert starter.process.wait(600) == 0, "it ends when the simulator does"
 
 
 def start(starter, result, seconds=0, code=0, custom=None, **variables):
@@ -58,7 +60,7 @@ def written(result):
 def test_a_site_gets_its_arguments_and_variables_and_its_exit_code_arrives(starter, tmp_path):
     site = start(starter, tmp_path / "result", code=7, ASKED="yes")
     assert isinstance(site, StartedSite)
-    assert site.wait(120) == site.poll() == 7
+    assert site.wait(600) == site.poll() == 7
     assert written(tmp_path / "result")[:-1] == [str(tmp_path / "result"), "0", "7", "yes", "__main__", "True"]
 
 
@@ -71,7 +73,7 @@ def test_a_living_site_can_be_stopped(starter, tmp_path):
         sites[0].wait(0.1)
     sites[0].terminate()
     sites[1].kill()
-    assert [site.wait(60) for site in sites] == [-signal.SIGTERM, -signal.SIGKILL]
+    assert [site.wait(600) for site in sites] == [-signal.SIGTERM, -signal.SIGKILL]
 
 
 def test_a_thread_kills_the_site_that_it_started_last(starter, tmp_path):
@@ -79,15 +81,15 @@ def test_a_thread_kills_the_site_that_it_started_last(starter, tmp_path):
     with ThreadPoolExecutor(1) as thread:
         mine = thread.submit(start, starter, tmp_path / "mine", seconds=1000).result()
         thread.submit(starter.kill_latest).result()
-    assert mine.wait(60) == -signal.SIGKILL and other.poll() is None
+    assert mine.wait(600) == -signal.SIGKILL and other.poll() is None
     starter.kill_latest()
-    assert other.wait(60) == -signal.SIGKILL
+    assert other.wait(600) == -signal.SIGKILL
 
 
 def test_two_sites_number_their_streams_differently(starter, tmp_path):
     """The server takes a second stream with a known number for a repetition and never answers it."""
     for name in ("first", "second"):
-        start(starter, tmp_path / name).wait(120)
+        start(starter, tmp_path / name).wait(600)
     assert written(tmp_path / "first")[-1] != written(tmp_path / "second")[-1]
 
 
@@ -98,7 +100,7 @@ def test_a_job_with_code_of_its_own_gets_a_new_interpreter(starter, tmp_path):
             (tmp_path / "custom" / "fclseg.py").write_text("")
         site = start(starter, tmp_path / f"{code}", custom=tmp_path / "custom")
         assert isinstance(site, subprocess.Popen) == code
-        assert site.wait(120) == 0
+        assert site.wait(600) == 0
 
 
 def test_sites_start_without_the_starter_if_it_has_died(starter, tmp_path):
@@ -107,25 +109,30 @@ def test_sites_start_without_the_starter_if_it_has_died(starter, tmp_path):
     other.process.wait()
     site = start(other, tmp_path / "result", code=3)
     assert isinstance(site, subprocess.Popen)
-    assert site.wait(120) == 3
+    assert site.wait(600) == 3
     other.close()
 
 
 def test_a_run_that_is_over_waits_for_no_site(starter, tmp_path, monkeypatch):
     """A site that was left out may train for hours, and the simulator would wait for it."""
-    starter = SiteStarter()  # one of its own, because it kills every site from now on
-    monkeypatch.setattr(fast_simulator, "END_SECONDS", 1.0)
+    starter, over = SiteStarter(), threading.Event()  # one of its own, because it kills every site from now on
+
+    def sleep(seconds):
+        over.wait() if seconds == fast_simulator.END_SECONDS else time.sleep(seconds)
+
+    monkeypatch.setattr(fast_simulator, "time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     monkeypatch.setattr(fast_simulator, "STARTERS", [starter])
     busy, quick = start(starter, tmp_path / "busy", seconds=1000), start(starter, tmp_path / "quick", code=3)
     written(tmp_path / "busy")
-    assert quick.wait(120) == 3 and busy.poll() is None
+    assert quick.wait(600) == 3 and busy.poll() is None
     controller = RoundController({"job": "fclopt_dp"})
     monkeypatch.setattr(controller, "cancel_all_tasks", lambda: None)
     controller.stop_controller(FLContext())
     assert busy.poll() is None, "it gets some time to end by itself"
-    assert busy.wait(60) == -signal.SIGKILL and quick.poll() == 3
+    over.set()
+    assert busy.wait(180) == -signal.SIGKILL and quick.poll() == 3
     late = start(starter, tmp_path / "late", seconds=1000)
-    assert late.wait(60) == -signal.SIGKILL, "the simulator may start another site in the meantime"
+    assert late.wait(180) == -signal.SIGKILL, "the simulator may start another site in the meantime"
     died = (True, None, "site-1")
     assert starter.restarts.watch(lambda runner, client: died, starter.kill_latest)(None, None) == died
     starter.close()

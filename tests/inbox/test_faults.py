@@ -405,9 +405,9 @@ def test_logs_page_and_folders_have_no_names(make):
     page.start()
     try:
         address = f"http://127.0.0.1:{service.settings.status_port}/"
-        text = urllib.request.urlopen(address, timeout=20).read().decode()
+        text = urllib.request.urlopen(address, timeout=600).read().decode()
         with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.urlopen(urllib.request.Request(address, headers={"Host": "evil.example"}), timeout=20)
+            urllib.request.urlopen(urllib.request.Request(address, headers={"Host": "evil.example"}), timeout=600)
     finally:
         page.stop()
     assert "1 done" in text and "1 refused" in text and "no series is a short-axis cine" in text

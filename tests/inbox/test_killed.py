@@ -14,7 +14,7 @@ from inbox_parties import WAIT_SECONDS, Archive, free_ports, start_inbox, until,
 
 from fclseg.cli import main  # noqa: E402
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(2 * WAIT_SECONDS)]
+pytestmark = pytest.mark.nightly
 KILLED_AT = 2
 """The object whose storing kills the inbox."""
 
@@ -31,7 +31,7 @@ class Party:
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(60)
+        self.process.wait(WAIT_SECONDS)
 
     def again(self):
         self.kill()

@@ -33,7 +33,6 @@ STORE, ECHO = (shutil.which(name, path=OUTSIDE) for name in ("storescu", "echosc
 PLUGINS = Path("/usr/share/orthanc/plugins")
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.timeout(2 * WAIT_SECONDS),
     pytest.mark.skipif(
         not (ORTHANC and STORE and ECHO and (PLUGINS / "libOrthancDicomWeb.so").exists()),
         reason="needs Orthanc with DICOMweb and dcmtk: apt-get install orthanc orthanc-dicomweb dcmtk",
@@ -58,7 +57,7 @@ class Orthanc:
 
     def ask(self, path, data=None, accept="application/json"):
         request = urllib.request.Request(f"http://127.0.0.1:{self.web}{path}", data, {"Accept": accept})
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
             return answer.read()
 
     def answers(self):
@@ -85,7 +84,7 @@ class Orthanc:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(WAIT_SECONDS)
         self.log.close()
 
 
@@ -111,7 +110,7 @@ def test_an_exam_goes_from_orthanc_through_the_inbox_and_back(tmp_path, exam):
         results = tmp_path / "queue" / "studies"
         until(lambda: next(results.glob("*/results/*_seg.nii.gz"), None), "it segments")
         inbox.send_signal(signal.SIGKILL)
-        inbox.wait(60)
+        inbox.wait(WAIT_SECONDS)
         inbox = start_inbox(tmp_path, port, f"ORTHANC@127.0.0.1:{orthanc.dicom}", "--status-port", str(status))
         until(lambda: True if {"SEG", "SR", "DOC"} <= set(orthanc.series()) else None, "results in Orthanc")
         until(lambda: True if '"state": "done"' in next(results.glob("*/record.json")).read_text() else None, "done")
@@ -121,11 +120,11 @@ def test_an_exam_goes_from_orthanc_through_the_inbox_and_back(tmp_path, exam):
         orthanc.ask("/modalities/inbox/store", study.encode())  # with the results, which are no images
         time.sleep(8)
         assert orthanc.series() == before, "nothing is sent twice"
-        page = urllib.request.urlopen(f"http://127.0.0.1:{status}/", timeout=60).read().decode()
+        page = urllib.request.urlopen(f"http://127.0.0.1:{status}/", timeout=WAIT_SECONDS).read().decode()
         assert "1 done" in page and "Doe" not in page and "Doe" not in (tmp_path / "queue" / "inbox.log").read_text()
     finally:
         inbox.terminate()
-        inbox.wait(60)
+        inbox.wait(WAIT_SECONDS)
         orthanc.stop()
 
 

@@ -39,7 +39,7 @@ def test_a_worker_ends_when_its_inbox_is_killed(tmp_path):
     number = int(process.stdout.readline())
     process.kill()
     process.wait()
-    for _ in range(600):
+    for _ in range(6000):
         if not os.path.exists(f"/proc/{number}"):
             return
         time.sleep(0.1)

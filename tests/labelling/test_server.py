@@ -25,7 +25,7 @@ def server(answers):
 
 
 def ask(server, path, method="GET", body=None, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=600)
     connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
     answer = connection.getresponse()
     return answer, answer.read()
@@ -105,6 +105,6 @@ def test_the_command_prints_a_link_and_ends_with_control_c(data, tmp_path):
         link = next(line for line in process.stdout if line.startswith("open http://127.0.0.1:"))
         assert "?token=" in link
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=100) == 0
+        assert process.wait(timeout=600) == 0
     finally:
         process.kill()

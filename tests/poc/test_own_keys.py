@@ -25,7 +25,7 @@ def test_the_key_stays_at_the_hospital_and_the_kit_is_ours(tmp_path):
         folder.mkdir(exist_ok=True)
         environment = {**os.environ, "HOME": str(tmp_path / "home")}
         done = subprocess.run(
-            [NVFLARE, *map(str, arguments)], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+            [NVFLARE, *map(str, arguments)], cwd=folder, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -19,7 +19,7 @@ from fclseg.flare.jobs import write_job
 from fclseg.methods.exchange import get_row
 from fclseg.phantom.dataset import write_phantom
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(2400)]
+pytestmark = pytest.mark.nightly
 SITES = ["site-1", "site-2", "site-3", "site-4"]
 ROUNDS = 2
 CHANGES = {"channels": [4, 16, 16], "hidden": 8, "calibration_rounds": 2, "local_epochs": 5}
@@ -52,7 +52,7 @@ def federation(tmp_path_factory):
     made.environment = usual
     for site in SITES:
         made.start(site)
-    made.wait_for(SITES, 600)
+    made.wait_for(SITES)
     yield made
     made.stop()
 

@@ -12,7 +12,6 @@ from fclseg.errors import FCLSegError, PassingError
 from fclseg.phantom.dataset import write_phantom
 
 TINY = {"channels": [4, 16, 16], "hidden": 8, "batch_size": 64, "calibration_rounds": 2}
-pytestmark = pytest.mark.timeout(600)
 SITES = ["site-1", "site-2", "site-3", "site-4"]
 
 

@@ -134,7 +134,7 @@ def test_two_runs_of_one_name_do_not_share_a_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("fclseg.engine.run_folder.LOCK_SECONDS", 0.3)
     code = (
         "import sys, time; from pathlib import Path; from fclseg.engine.run_folder import RunFolder\n"
-        "with RunFolder(Path(sys.argv[1])).held(purpose='job 7'): print('held', flush=True); time.sleep(60)"
+        "with RunFolder(Path(sys.argv[1])).held(purpose='job 7'): print('held', flush=True); time.sleep(3600)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True)
     try:
@@ -158,15 +158,15 @@ def test_a_lock_is_waited_for(tmp_path):
     order, started = [], threading.Event()
 
     def hold():
-        with held(tmp_path / "lock", "it", 5):
+        with held(tmp_path / "lock", "it", 600):
             started.set()
             time.sleep(0.3)
             order.append("first")
 
     thread = threading.Thread(target=hold)
     thread.start()
-    started.wait(5)
-    with held(tmp_path / "lock", "it", 30):
+    started.wait()
+    with held(tmp_path / "lock", "it", 600):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]

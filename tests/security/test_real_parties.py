@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from broken_sites import FAULTS, NAME, break_site
 from nvflare.fuel.flare_api.flare_api import new_secure_session
-from parties import COORDINATOR, LEAD, SERVER, Federation
+from parties import COORDINATOR, LEAD, PATIENCE, SERVER, Federation
 
 from fclseg.engine.job_defaults import DEFAULTS
 from fclseg.engine.place import LOCAL_FILE
@@ -37,7 +37,7 @@ def server(tmp_path_factory):
         write_phantom(federation.out / "data" / site, patients=2, frames=2, seed=number)
         federation.configure(site, **healthy(federation, site))
     federation.start(SERVER)
-    deadline = time.monotonic() + 1800
+    deadline = time.monotonic() + PATIENCE
     while not reachable(federation) and time.monotonic() < deadline:
         time.sleep(0.5)
     yield federation
@@ -70,7 +70,7 @@ def reachable(federation):
 
 def real_job(federation, name="fclopt", **settings):
     job = federation.out / "jobs" / f"{name}-{time.monotonic_ns()}" / name
-    given = {**DEFAULTS, "rounds": 1, "pickup_timeout": 120, "pretrain_timeout": 300, "run": job.parent.name}
+    given = {**DEFAULTS, "rounds": 1, "pickup_timeout": 900, "pretrain_timeout": 900, "run": job.parent.name}
     write_job(job, get_row(name), {**given, **settings}, simulator=False)
     return job
 
@@ -83,9 +83,9 @@ def edited(job, change):
     return job
 
 
-def finished(federation, job, seconds=300):
+def finished(federation, job):
     job_id = federation.submit(job)
-    return federation.wait(job_id, seconds), job_id
+    return federation.wait(job_id, PATIENCE), job_id
 
 
 # --- outsiders ---------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_a_site_cannot_join_under_the_name_of_another(server):
     known = server.log(SERVER).count("New client site-1@")
     server.start("impostor-process", kit=kit)
     try:
-        deadline = time.monotonic() + 1800
+        deadline = time.monotonic() + PATIENCE
         while "authenticated as 'site-2' but claimed endpoint 'site-1'" not in server.log(SERVER):
             assert time.monotonic() < deadline, server.log("impostor-process")[-3000:]
             time.sleep(0.5)
@@ -233,7 +233,7 @@ SHELL = {
 
 @pytest.mark.parametrize("party", [LEAD, COORDINATOR])
 def test_shell_commands_of_the_admin_console_are_denied_to_every_role(sites, party):
-    session = new_secure_session(party, str(sites.kit(party)))
+    session = new_secure_session(party, str(sites.kit(party)), timeout=600, command_timeout=600)
     try:
         for name, command in SHELL.items():
             for target in ("site-1", "server"):
@@ -258,7 +258,7 @@ def test_a_spent_budget_stops_that_site_only(sites):
     policy = {"clip": 0.1, "sigma": 4.0, "epsilon": budget}
     sites.configure("site-2", **{**healthy(sites, "site-2"), "policy": policy})
     try:
-        status, job_id = finished(sites, real_job(sites, "fedbyol", rounds=4, min_sites=1, outliers="off"), 600)
+        status, job_id = finished(sites, real_job(sites, "fedbyol", rounds=4, min_sites=1, outliers="off"))
     finally:
         sites.configure("site-2", **healthy(sites, "site-2"))
     assert status == "FINISHED:COMPLETED", sites.log(SERVER)[-3000:]
@@ -292,9 +292,15 @@ def test_after_twenty_failures_the_server_knows_no_patient(sites):
     """One site trains; the other fails in a new way in each round. Then the server's whole disk is searched."""
     broken = sites.out / "data" / "broken"  # a folder for each fault: the site must never see one half broken
     sites.configure("site-2", **break_site(broken / "first", "truncated", healthy(sites, "site-2")))
-    job_id = sites.submit(real_job(sites, "fedbyol", rounds=len(FAULTS) + 10, min_sites=1))
-    problems = sites.kit("site-2") / "runs" / "problems.log"
-    failed, deadline = [], time.monotonic() + 1800
+
+    def begun():
+        job = real_job(sites, "fedbyol", rounds=len(FAULTS) + 10, min_sites=1)
+        runs.append(sites.kit(SERVER) / "runs" / job.parent.name)
+        return sites.submit(job)
+
+    runs: list[Path] = []
+    job_id, problems = begun(), sites.kit("site-2") / "runs" / "problems.log"
+    failed, deadline = [], time.monotonic() + PATIENCE
     for number, fault in enumerate(FAULTS):
         own = break_site(broken / str(number) / "data", fault, healthy(sites, "site-2"))
         write_text(sites.kit("site-2") / LOCAL_FILE, json.dumps(own))
@@ -303,9 +309,11 @@ def test_after_twenty_failures_the_server_knows_no_patient(sites):
             if problems.exists() and problems.stat().st_size > size:
                 failed.append(fault)
                 break
+            if (runs[-1] / "result.json").exists():  # its rounds were faster than this test
+                job_id = begun()
             time.sleep(0.2)
     assert len(failed) >= 20, failed
-    status = sites.wait(job_id, 600)
+    status = sites.wait(job_id, PATIENCE)
     assert status == "FINISHED:COMPLETED"
     sites.configure("site-2", **healthy(sites, "site-2"))
     assert problems.read_text().count(NAME) >= 20  # the site itself knows
@@ -313,6 +321,6 @@ def test_after_twenty_failures_the_server_knows_no_patient(sites):
     for folder in (sites.kit(SERVER), sites.store, download):
         assert folder.is_dir() and holding(folder, NAME) == []
     assert NAME not in sites.log(SERVER)
-    records = [json.loads(line) for line in next(download.rglob("rounds.jsonl")).read_text().splitlines()]
-    reasons = {record["sites"]["site-2"]["status"] for record in records}
+    lines = [line for run in runs for line in (run / "rounds.jsonl").read_text().splitlines()]
+    reasons = {json.loads(line)["sites"]["site-2"]["status"] for line in lines}
     assert any("see problems.log" in reason for reason in reasons)
