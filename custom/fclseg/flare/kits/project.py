@@ -129,7 +129,10 @@ def nvflare(*arguments: str) -> str:
 
 def submit_job(job: Path, kit: Path) -> str:
     """Submit a job to the server as the lead that the kit belongs to. Returns the server's job id."""
-    answer = json.loads(nvflare("job", "submit", "-j", str(job), "--format", "json", "--startup-kit", str(kit)))
+    patient = ("--connect-timeout", "60")  # NVFlare's 5 s are too few for a busy server
+    answer = json.loads(
+        nvflare("job", "submit", "-j", str(job), "--format", "json", "--startup-kit", str(kit), *patient)
+    )
     found = find_value(answer, "job_id")
     if found is None:
         raise FCLSegError(f"the server accepted the job but returned no id: {json.dumps(answer)[:200]}")
