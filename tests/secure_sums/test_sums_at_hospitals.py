@@ -18,6 +18,7 @@ from fclseg.secure_sums.identity import RootTrust
 
 SITES = ("site-1", "site-2", "site-3")
 SIGMA = 4.0
+NOISE = {"clip": 0.1, "sigma": SIGMA}
 
 
 @pytest.fixture
@@ -29,11 +30,11 @@ def hospitals(tmp_path, monkeypatch):
     write_phantom(tmp_path / "data", patients=1, frames=2)
     authority = Authority(tmp_path)
 
-    def make(rounds=2, sites=3, **policy):
+    def make(rounds=2, sites=3, job="fedbyol", noise=NOISE, **policy):
         monkeypatch.setattr(InProcess, "policy", {**InProcess.policy, "sum_of": 3, **policy})
         names = [f"site-{number + 1}" for number in range(sites)]
         data = dict.fromkeys(names, tmp_path / "data")
-        run = InProcess(tmp_path / "run", data, "fedbyol", rounds=rounds, sums_only=True, clip=0.1, sigma=SIGMA)
+        run = InProcess(tmp_path / "run", data, job, rounds=rounds, sums_only=True, **noise)
         for site in names:
             startup = run.folder / site / "startup"
             startup.mkdir(parents=True, exist_ok=True)
@@ -75,6 +76,48 @@ def test_a_hospitals_update_is_in_one_sum_only(hospitals, tmp_path):
     run.broken = {("site-4", SUM_TASK, 0)}
     with pytest.raises(Exception, match="already summed with other sites"):
         run.complete()
+
+
+def test_a_hospitals_distance_is_in_one_sum_only(hospitals):
+    """The server asks for the same distances in the next round without site 4: the difference would be its distance."""
+    run = hospitals(rounds=4, sites=4, job="fclopt_dp", noise={})
+    run.dies_in = 2
+    with pytest.raises(KeyboardInterrupt):
+        run.complete()
+    run.dies_in, loop = None, run.loop
+    networks = loop.coding.networks(2)
+
+    def distances(number):
+        loop.model.next_round = number
+        messages = {site: loop._message(site, networks, {}, None, number) for site in run.sites}
+        return loop._sums(networks, run.ask).distances(messages)
+
+    assert set(distances(2)[0]) == set(run.sites)
+    run.broken = {("site-4", SUM_TASK, 3)}
+    with pytest.raises(Exception, match="already summed with other sites"):
+        distances(3)
+
+
+LIES = {
+    "every number becomes its sign": {"weight": 1e-12},
+    "small numbers become zero": {"weight": 1e12},
+    "an update is shortened after the noise": {"norms": {"online": 1e-9}},
+    "few bits": {"ranges": {"online": [1e-9]}},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_the_server_cannot_spoil_noise_that_sites_add_together(hospitals, lie):
+    """A third of the noise on each of three signs is not the noise that the budget was charged for."""
+    run = hospitals(rounds=1)
+
+    def ask(task, messages, timeout, accept):
+        for message in messages.values():
+            message.meta.get(SUM, {}).get("scales", {}).update(LIES[lie])
+        return run.ask(task, messages, timeout, accept)
+
+    with pytest.raises(Exception, match="not those of the run"):
+        run.loop.run(ask, lambda text: None)
 
 
 def test_the_servers_own_certificate_is_no_site(hospitals, tmp_path):

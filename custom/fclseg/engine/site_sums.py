@@ -50,11 +50,12 @@ def answer_step(gate: OpenGate) -> Message:
 
 
 def distance_in_sum(gate: OpenGate, made: Message) -> Message:
-    """dp_c as a part of a sum."""
+    """dp_c as a part of a sum. Like an update, it is in one sum only; it is zero before a site has trained."""
     assert made.distance is not None
     whole = round(min(made.distance, LARGEST_DISTANCE) * DISTANCE_STEPS)
     context = sum_context(gate.site.settings.row, gate.task.components)
-    return _hidden(gate, context, lambda sites: Vector.of(DISTANCE_SHAPE, np.zeros(0), np.array([whole, 1])))
+    name = digest(gate.site.name, DISTANCE_TASK, made.distance) if made.distance else ""
+    return _hidden(gate, context, lambda sites: Vector.of(DISTANCE_SHAPE, np.zeros(0), np.array([whole, 1])), name)
 
 
 def update_in_sum(gate: OpenGate, made: Message, told: float | None) -> Message:
@@ -89,7 +90,9 @@ def read_scales(site: Site, task: Message) -> Scales:
         scales = Scales.read(_asked(task)["scales"])
     except (LookupError, TypeError, ValueError, AttributeError):
         raise PublicError("the scales of a sum are damaged: run the same version everywhere") from None
-    if scales.bits != site.settings.sum_bits or (site.settings.shares_noise and scales.ranges):
+    own = Scales(site.settings.sum_bits)
+    # With common noise nothing may be rounded, clipped or cut off after it: one site's noise alone is too little.
+    if scales.bits != own.bits or (site.settings.shares_noise and scales.name != own.name):
         raise PublicError("the scales of a sum are not those of the run: run the same version everywhere")
     return scales
 
