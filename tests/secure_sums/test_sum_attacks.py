@@ -137,6 +137,16 @@ def test_wrong_lists_of_survivors_are_not_signed(tmp_path, survivors):
         federation.member("site-1", now).agreement(survivors)
 
 
+def test_the_fewest_sites_of_a_sum_do_not_become_fewer_after_the_noise(tmp_path):
+    """Each of four adds half of the noise if the job promises sums of four; of three that would be too little."""
+    federation = Federation(tmp_path, 4, fewest=4)
+    _, now, _ = at_step(federation, "agreement")
+    federation.fewest = 3
+    with pytest.raises(SumError, match="needs 4"):
+        federation.member("site-1", now).agreement(federation.names[:3])
+    federation.member("site-1", now).agreement(federation.names)
+
+
 def test_one_list_of_survivors_per_round_whatever_the_attempt(tmp_path):
     """Otherwise the difference of two sums would be site 4's update."""
     federation = Federation(tmp_path, 4)

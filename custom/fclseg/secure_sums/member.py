@@ -79,7 +79,7 @@ class Member:
                 info = roster.mask_info(self._name, site, sharing, context)
                 key = agree(seeds["masking"], roster.adverts[site].masking, info)
                 vector.add_mask(key, 1 if self._name < site else -1)
-        record.inbox, record.context, record.update = dict(inbox), context, update
+        record.inbox, record.context, record.update, record.fewest = dict(inbox), context, update, self.fewest
         parts = vector.pack()
         self.records.keep_vector(record, parts)
         self.records.reply(record, "masked", request, True)
@@ -94,7 +94,8 @@ class Member:
             return known
         if "masked" not in record.replies or self._name not in survivors or survivors != sorted(survivors):
             raise SumError("this site's update is not in the sum: nothing is revealed")
-        check_survivors(survivors, self._sharing(record), len(self._roster.sites), self.fewest)
+        fewest = max(self.fewest, record.fewest)  # each task brings its own number: the noise was for that of step 3
+        check_survivors(survivors, self._sharing(record), len(self._roster.sites), fewest)
         if record.agreed and record.agreed != survivors:
             raise SumError("a sum of this round was already opened for other sites: ask the same sites again")
         self.records.open_update(record.update, survivors)

@@ -31,6 +31,7 @@ class Record:
     inbox: dict[str, str] = field(default_factory=dict)
     context: str = ""
     update: str = ""  # the name of what is summed
+    fewest: int = 0  # sites in the sum, when the vector was masked
     agreed: list[str] = field(default_factory=list)  # survivors that the site has signed, in any attempt
     replies: dict[str, dict[str, Any]] = field(default_factory=dict)  # step -> {digest of the request, reply}
 
