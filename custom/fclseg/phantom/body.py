@@ -44,7 +44,7 @@ FAT_HEARTS, FAT_MM = 0.08, (4.0, 20.0)
 
 
 @dataclass(frozen=True)
-class Flow:
+class DarkBlood:
     """Blood that gives little signal because it is fast or turbulent. Ranges; heights relative to the LV's length."""
 
     chance: float
@@ -54,9 +54,9 @@ class Flow:
     depth: float  # how far along the long axis it reaches
 
 
-FLOWS = (
-    Flow(0.5, (0.0, 0.6), (4, 14), (0.6, 1.1), 0.4),  # jets in the ventricles
-    Flow(0.3, (0.3, 0.95), (8, 24), (0.9, 1.35), 0.3),  # outflow tract and atria
+DARK_BLOOD = (
+    DarkBlood(0.5, (0.0, 0.6), (4, 14), (0.6, 1.1), 0.4),  # jets in the ventricles
+    DarkBlood(0.3, (0.3, 0.95), (8, 24), (0.9, 1.35), 0.3),  # outflow tract and atria
 )
 
 SMOOTH_CAVITY = 12
@@ -246,7 +246,7 @@ def _flow(rng: np.random.Generator, plane: Plane, heart: Heart, coarse: np.ndarr
     level = (plane.heights / heart.length)[:, None, None]
     x, y = heart.centres(plane.heights).T[:, :, None, None]
     factor = np.ones(plane.shape, dtype=np.float32)
-    for flow in FLOWS:
+    for flow in DARK_BLOOD:
         strength = rng.uniform(*flow.darkness) * (rng.uniform() < flow.chance)
         centre = (x + rng.uniform(-15, 15), y + rng.uniform(-15, 15))
         place = plane.ellipse(centre, rng.uniform(*flow.half, 2), rng.uniform(0, 3))
