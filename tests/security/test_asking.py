@@ -88,6 +88,16 @@ def test_a_round_is_answered_once_and_the_same_question_gets_the_same_answer(doo
     door(number=2, received=networks).release(answer(door(number=2, received=networks), shifted(networks, 0.1)))
 
 
+@pytest.mark.parametrize("change", [{"weight_cap": 11.0}, {"run": "another-name"}, {"tracking": "mlflow"}])
+def test_another_run_with_the_same_training_has_the_same_noise(door, networks, change):
+    """Otherwise a server that changes what no site computes with could average the noise away."""
+    sent, policy = [], {"clip": 0.5, "sigma": 1.0}
+    for settings in ({}, change):
+        gate = door(number=1, received=networks, policy=policy, **settings)
+        sent.append(gate.release(answer(gate, shifted(networks, 0.001))).components["online"])
+    assert all(np.array_equal(sent[0][key], sent[1][key]) for key in networks["online"])
+
+
 @pytest.mark.parametrize("by", ["the job", "the hospital"])
 def test_the_same_noise_is_never_sent_in_two_amounts(door, networks, by):
     """Noise z once as x + z and once as x + 2z: twice the first less the second would be x."""

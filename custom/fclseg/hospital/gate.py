@@ -85,7 +85,7 @@ class Gate(OpenGate):
                     self.site.place.runs, self.site.settings.run, fingerprint("", self.site.settings.identity)
                 )
                 ledger.check(self.task_name, number, exchange, policy.repeats)
-                multipliers = self.protect(answer, settings, ledger.noise(self.task_name, number, exchange))
+                multipliers = self.protect(answer, settings, ledger.noise(exchange))
                 covered = self._covered(answer, multipliers)
                 epsilon = budget.after(policy, multipliers)
                 ledger.note(self.task_name, number, exchange)

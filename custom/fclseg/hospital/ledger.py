@@ -2,7 +2,7 @@
 
 Asking the same round many times would average a site's noise away. A site therefore answers each task of a round once.
 The same question again, as after a lost reply or a crashed server, gets the same answer: training is repeatable, and
-the noise depends on a secret of the site, the run and the question. A round that is asked again with other networks
+the noise depends on a secret of the site and the question. A round that is asked again with other networks
 counts as a repeat, and the site's policy bounds the repeats of a run.
 """
 
@@ -39,7 +39,7 @@ class Ledger:
     """The answers of one run, which is identified by its name and settings."""
 
     def __init__(self, runs: Path, run: str, settings: str):
-        self._runs, self._settings = runs, settings
+        self._runs = runs
         self._path = runs / FOLDER / f"{hashlib.sha256(f'{run} {settings}'.encode()).hexdigest()[:32]}.json"
 
     def check(self, task: str, round_number: int, asked: str, repeats: int) -> None:
@@ -62,10 +62,10 @@ class Ledger:
             questions.append(asked)
             write_text(self._path, json.dumps(answered) + "\n")
 
-    def noise(self, task: str, round_number: int, asked: str) -> int:
-        """The seed of the noise on this answer: nobody without the site's secret can compute it."""
-        text = f"{self._settings} {task} {round_number} {asked}"
-        return int.from_bytes(hmac.digest(self._secret(), text.encode(), "sha256"), "little")
+    def noise(self, asked: str) -> int:
+        """The seed of the noise on this answer: nobody without the site's secret can compute it. The same in all runs,
+        so that settings which no site computes with cannot be changed to average the noise away."""
+        return int.from_bytes(hmac.digest(self._secret(), asked.encode(), "sha256"), "little")
 
     def _answered(self) -> dict[str, list[str]]:
         if not self._path.exists():
