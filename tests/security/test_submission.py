@@ -15,6 +15,7 @@ from nvflare.private.fed.app.fl_app_validator import FLAppValidator
 from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 
 from fclseg.flare.kits.inspection import CodeFree, check_submissions
+from fclseg.flare.wire import SIMULATED_JOB
 
 JOBS = Path(__file__).parents[2] / "jobs"
 
@@ -137,6 +138,7 @@ IN_THE_JOB = {
     "a run name that is a path": (settings(run="../../x"), "not a valid run name"),
     "no settings": (lambda job: edit(job, lambda d: d.update(workflows=[]), "server"), "no settings of an FCLSeg run"),
     "a container": (meta(launcher_spec={"default": {"docker": {"image": "evil"}}}), "how a party starts its processes"),
+    "the id of a simulation": (meta(job_id=SIMULATED_JOB), "chooses its own id"),
     "a container in another file": (moved_meta, "contains fclopt_dp/meta.conf, which"),
     "too large": (lambda job: (job / "app/config/x.bin").write_bytes(bytes(11 * 2**20)), "more than 10 MB"),
 }

@@ -124,6 +124,8 @@ def _check_meta(meta: object) -> None:
         raise FCLSegError("the job's meta.json is not an object: submit a job of fclseg")
     if meta.get("launcher_spec") or any(spec for spec in (meta.get("resource_spec") or {}).values()):
         raise FCLSegError("the job chooses how a party starts its processes: leave out launcher_spec and resource_spec")
+    if "job_id" in meta:  # by the simulator's id the server would take the run for a simulation
+        raise FCLSegError("the job chooses its own id: leave out job_id")
 
 
 def _check_settings(content: bytes | None) -> None:
