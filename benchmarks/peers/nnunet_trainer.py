@@ -30,3 +30,6 @@ class CpuBudgetTrainer(nnUNetTrainer):
         with open(os.path.join(self.output_folder, "budget.json"), "w") as stream:
             json.dump(spent, stream)
         self.save_checkpoint(os.path.join(self.output_folder, "checkpoint_final.pth"))
+
+    def perform_actual_validation(self, save_probabilities: bool = False) -> None:
+        """Not wanted: it predicts the labelled patients, which takes longer than a short training."""
