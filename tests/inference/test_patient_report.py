@@ -3,10 +3,12 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from fclseg.anatomy.base import EjectionFraction
 from fclseg.anatomy.families.acdc import ANATOMY
 from fclseg.inference.function import patient_result
 from fclseg.inference.measure import Measurement
@@ -39,13 +41,14 @@ def page(tmp_path):
         voxels = np.random.default_rng(0).random(labels.shape)
         write_overlay(pictures[-1], voxels, labels, (1.5, 1.5, 8.0), ANATOMY, result.phases[phase])
     write_patient(tmp_path, "Anna", result, pictures, ANATOMY, PROVENANCE)
-    write_index(tmp_path, [result], ["Bert: the image is constant"], ANATOMY, PROVENANCE)
+    calibrated = [replace(one, interval=(one.number, 1.3 * one.number)) for one in result.values]
+    write_index(tmp_path, [replace(result, values=calibrated)], ["Bert: the image is constant"], ANATOMY, PROVENANCE)
     return tmp_path / "Anna_report.html"
 
 
 def test_the_ejection_fraction_of_the_rv_carries_its_caution(page):
     text = page.read_text()
-    (rv,) = (one for one in ANATOMY.measurements if getattr(one, "structure", "") == "RV")
+    (rv,) = (one for one in ANATOMY.measurements if isinstance(one, EjectionFraction) and one.structure == "RV")
     assert rv.caution and text.count(rv.caution.replace("'", "&#39;")) == 1
     assert text.count("<td>Ejection fraction *</td>") == 1 == text.count("<td>Ejection fraction</td>")
     left, right = text.index("Left ventricle (LV)"), text.index("Right ventricle (RV)")
@@ -80,13 +83,13 @@ document.getElementById("w").textContent="outside: "+out.length}"""
 
 @pytest.mark.nightly
 @pytest.mark.skipif(BROWSER is None, reason="needs a browser, which nothing else here does")
-def test_it_fits_a_phone_and_two_sheets(page):
+def test_it_fits_a_phone_a_tablet_and_two_sheets(page):
     folder = page.parent
     browse(f"--print-to-pdf={folder}/page.pdf", "--no-pdf-header-footer", f"file://{page}", folder=folder)
     assert re.findall(rb"/Count (\d+)", (folder / "page.pdf").read_bytes()) == [b"2"]
-    for name in (page.name, "index.html"):
+    for name, width in ((page.name, 390), ("index.html", 390), ("index.html", 820), ("index.html", 1200)):
         (folder / "phone.html").write_text(
-            f'<iframe id="f" src="file://{folder}/{name}" style="width:390px;height:800px;border:0"></iframe>'
+            f'<iframe id="f" src="file://{folder}/{name}" style="width:{width}px;height:800px;border:0"></iframe>'
             f'<p id="w"></p><script>{WIDER}</script>'
         )
         answer = browse("--dump-dom", f"file://{folder}/phone.html", folder=folder)
