@@ -134,7 +134,13 @@ class Federation:
 
     def submit(self, job: Path, by: str = LEAD) -> str:
         """The id of the job."""
-        return str(find_value(json.loads(self.job("submit", "-j", str(job), "--format", "json", by=by)), "job_id"))
+        while True:
+            try:
+                answer = json.loads(self.job("submit", "-j", str(job), "--format", "json", by=by))
+                return str(find_value(answer, "job_id"))
+            except FCLSegError as error:  # NVFlare gives a busy server few seconds to take a job
+                if "failed to stream file" not in str(error):
+                    raise
 
     def wait(self, job_id: str, seconds: int, by: str = LEAD) -> str:
         """How the job ended."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,10 +35,20 @@ def typed(request, tmp_path, only_poc):
         return done.returncode, done.stdout + done.stderr
 
     assert run("poc", "prepare", *request.param)[0] == 0
-    assert run("poc", "start", "--timeout", str(SECONDS))[0] == 0
+    # Without --no-wait, it connects for one second at a time and can stand still on a loaded machine.
+    assert run("poc", "start", "--no-wait")[0] == 0
     run.workspace, run.ours = only_poc, request.param[0] == "-i"
+    deadline = time.monotonic() + SECONDS
+    while not {"site-1", "site-2"} <= joined(only_poc):
+        assert time.monotonic() < deadline
+        time.sleep(1)
     yield run
     run("poc", "stop")
+
+
+def joined(workspace):
+    logs = [path.read_text(errors="replace") for path in workspace.glob("*/prod_00/*/log.txt")]
+    return {name for log in logs for name in re.findall(r"New client (\S+?)@", log)}
 
 
 def status(typed, job_id):
