@@ -85,6 +85,7 @@ def test_three_slices_are_labelled_and_found_again(server):
         window.until(READY)
         window.until("return fclseg.world().outlined[0] === fclseg.world().outlined[1]")
         window.until("return fclseg.world().next.length > 3")
+        window.until("return document.getElementById('numbers').textContent.includes('LV EF')")
         done = {}
 
         first, before = place(window), plane(window)  # drag the outer wall outwards
@@ -268,6 +269,7 @@ def test_a_slow_save_is_not_overtaken_by_looking_elsewhere(server):
         at = place(window)
         other = window.run("return fclseg.world().patients.at(-1).frames[0].volume")
         assert other != at[0]
+        window.press("3")  # the left ventricle, which every proposed slice has
         before = plane(window)
         window.press(".")
         mine = plane(window)

@@ -121,12 +121,21 @@ function lists() {
   changeList(world, go);
 }
 
+const ready = () => Boolean(editor.volume && owner(editor.volume.index).ready);
+
+// The other phase of the patient has been outlined meanwhile.
+async function numbers() {
+  const at = editor.volume, answer = await api.numbers(at.index);
+  if (at === editor.volume) numberTable(answer.numbers);
+}
+
 async function refresh() {
   const answer = await api.state(world ? world.version : -1);
   if (world && answer.version < world.version) return; // an earlier answer that came late
-  const trained = world?.training.running && !answer.training.running;
+  const trained = world?.training.running && !answer.training.running, waited = world && !ready();
   world = answer.patients ? answer : { ...world, ...answer };
   training(world.training, world.outlined);
+  if (waited && ready()) numbers();
   if (answer.patients && element("structures").childElementCount !== world.structures.length) structures();
   if (answer.patients) lists();
   if (trained && !world.training.error) {
