@@ -52,15 +52,6 @@ class Wall:
     wall: str
 
 
-@dataclass(frozen=True)
-class WideBase:
-    """A cavity that is widest at its base. There, a slice with much less of it shows an atrium or an outflow tract,
-    which experts do not outline."""
-
-    structure: str
-    least: float  # area of the most basal slice relative to the next one
-
-
 @dataclass(frozen=True, kw_only=True)
 class Anatomy:
     """One family of images. Label values are 1, 2, ... in the order of ``structures``; 0 is background."""
@@ -75,7 +66,7 @@ class Anatomy:
     compact: bool = False  # True if the structures fit into a network's window: located first and then segmented
     partitions: int = 4  # S: ordered groups of slices along the slice axis
     measurements: tuple[
-        Mass | EjectionFraction | Wall | WideBase, ...
+        Mass | EjectionFraction | Wall, ...
     ] = ()  # the first cavity determines which frames are ED and ES
     normals: tuple[Normal, ...] = ()
     recognises: Callable[[Tree], bool] = field(repr=False, compare=False)

@@ -5,14 +5,12 @@ of a compact organ is one connected component, and a cavity has no holes. Mirror
 heart has its right ventricle on the other side (``data/augment.py``).
 """
 
-from itertools import pairwise
-
 import numpy as np
 import torch
 from scipy import ndimage
 from torch.nn import functional as F
 
-from fclseg.anatomy.base import Anatomy, Wall, WideBase
+from fclseg.anatomy.base import Anatomy, Wall
 from fclseg.inference.locate import Predict, largest_piece
 
 VIEWS = ((0.0, 1.0), (-20.0, 1.0), (20.0, 1.0), (0.0, 0.9), (0.0, 1.12))
@@ -68,11 +66,8 @@ def cleaned(labels: np.ndarray, anatomy: Anatomy) -> np.ndarray:
         mask = labels == structure.value
         beside = ((labels > 0) & ~mask).any(axis=(1, 2))
         labels[mask & ~largest_piece(mask, beside[:, None, None])] = 0
-    for rule in anatomy.measurements:
-        if isinstance(rule, Wall):
-            _fill(labels, anatomy.structure(rule.cavity).value, anatomy.structure(rule.wall).value)
-        if isinstance(rule, WideBase):
-            _cut_base(labels, anatomy.structure(rule.structure).value, rule.least)
+    for wall in (one for one in anatomy.measurements if isinstance(one, Wall)):
+        _fill(labels, anatomy.structure(wall.cavity).value, anatomy.structure(wall.wall).value)
     return labels
 
 
@@ -92,18 +87,3 @@ def _fill(labels: np.ndarray, cavity: int, wall: int) -> None:
     for plane in labels:
         both = (plane == cavity) | (plane == wall)
         plane[ndimage.binary_fill_holes(both) & ~both & (plane == 0)] = cavity
-
-
-def _cut_base(labels: np.ndarray, cavity: int, least: float) -> None:
-    """Remove a cavity from the slices at its base that have less than this part of the next slice's area.
-
-    The base is where all structures together are larger.
-    """
-    areas, everything = (mask.sum(axis=(1, 2)) for mask in (labels == cavity, labels > 0))
-    found = np.flatnonzero(areas)
-    half = len(found) // 2
-    ends = everything[found[:half]].sum(), everything[found[len(found) - half :]].sum()
-    for basal, inner in pairwise(found if ends[0] > ends[1] else found[::-1]):
-        if areas[basal] >= least * areas[inner]:
-            break
-        labels[basal][labels[basal] == cavity] = 0

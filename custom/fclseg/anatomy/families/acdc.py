@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass, Structure, Tree, Wall, WideBase
+from fclseg.anatomy.base import Anatomy, EjectionFraction, Mass, Structure, Tree, Wall
 from fclseg.anatomy.info import INFO
 from fclseg.anatomy.nifti import stem
 from fclseg.anatomy.normals import ADULT_HEARTS
@@ -155,7 +155,6 @@ ANATOMY = Anatomy(
         EjectionFraction("LV", plausible=(5, 85), plausible_ml=(15, 600)),
         EjectionFraction("RV", plausible=(5, 85), plausible_ml=(15, 600), caution=_RV_CAUTION),
         Wall("LV", "MYO"),
-        WideBase("RV", least=0.6),
     ),
     normals=ADULT_HEARTS,
     recognises=recognises,
