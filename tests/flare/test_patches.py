@@ -14,6 +14,7 @@ from nvflare.fuel.f3.streaming.byte_receiver import RxTask
 from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.job_config.api import FedJob
 from nvflare.private.fed.app.simulator import simulator_runner
+from nvflare.private.fed.client.client_app_runner import ClientAppRunner
 from nvflare.private.fed.server.fed_server import FederatedServer
 from nvflare.private.fed.server.job_cmds import CLONED_META_KEYS
 from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
@@ -40,6 +41,9 @@ assert before == (RxTask._schedule_remove_task, FederatedServer.client_heartbeat
 from fclseg.flare.executor import SiteExecutor
 SiteExecutor("learner")
 assert before[0] != RxTask._schedule_remove_task and before[1] == FederatedServer.client_heartbeat
+from nvflare.private.fed.client.client_app_runner import ClientAppRunner
+from nvflare.widgets.fed_event import FedEventRunner
+assert hasattr(ClientAppRunner.notify_job_status, "__wrapped__") and hasattr(FedEventRunner._receive, "__wrapped__")
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -95,6 +99,14 @@ def test_messages_whose_sender_is_named_arrive_there(owner, name):
 def test_events_of_other_parties_arrive_there_and_are_fired_whatever_they_are():
     assert _arguments(inspect.unwrap(FedEventRunner._receive)) == ["self", "topic", "request", "fl_ctx"]
     assert "message_handle_func=self._receive" in inspect.getsource(FedEventRunner.handle_event)
+
+
+def test_a_jobs_process_asks_its_parent_through_its_clients_cell_and_never_gives_up():
+    original = inspect.unwrap(ClientAppRunner.notify_job_status)
+    assert _arguments(original) == ["self", "federated_client", "job_id", "status", "timeout", "retry_timeout"]
+    source = inspect.getsource(original)
+    assert source.count("federated_client") == source.count("federated_client.cell.") + 2  # an argument, and in the doc
+    assert "while True" in source and "break" not in source and "raise" not in source
 
 
 def test_jobs_are_validated_at_submission_with_their_archive():

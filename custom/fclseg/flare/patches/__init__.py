@@ -34,10 +34,11 @@ def apply(role: str) -> None:
 
 def _patches(role: str) -> list[Callable[[], None]]:
     from fclseg.flare.patches.known_events import accept_known_events
+    from fclseg.flare.patches.lost_parent import end_without_parent
     from fclseg.flare.patches.stream_timers import share_stream_timers
 
     if role == "site":
-        return [share_stream_timers, accept_known_events]
+        return [share_stream_timers, accept_known_events, end_without_parent]
     from fclseg.flare.patches.authenticated import trust_tokens
     from fclseg.flare.patches.fast_simulator import speed_up_simulator
 
