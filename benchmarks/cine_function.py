@@ -1,20 +1,23 @@
-"""Checks on cine phantoms without named phases that ED and ES are found and the ejection fraction is correct.
+"""Whole cycles without named phases: are ED and ES found, and is the ejection fraction that of the labels?
 
-    python benchmarks/cine_function.py --patients 10
+    python benchmarks/cine_function.py --patients 8 [--sites 8 --seed 2000]        # phantoms
+    python benchmarks/cine_function.py --data SUNNYBROOK --csv cine.csv    # folders with _4d, Info.cfg and label maps
 
     fclseg data phantom --out labelled --patients 16 --sites 4 --seed 4000
     fclseg finetune labelled --out mine
     python benchmarks/cine_function.py --patients 24 --first 17 --sites 4 --seed 4000 --model mine/model.safetensors
 
-Each phantom is segmented as a single 4D file, without the Info.cfg that names its phases. The second way measures a
-model that was fine-tuned on other patients of the same four scanners.
+Each cycle is segmented as a single 4D file, without the Info.cfg that names its phases. The last way measures a model
+that was fine-tuned on other patients of the same four scanners.
 """
 
 import argparse
+import csv
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import nibabel as nib
 import numpy as np
@@ -38,7 +41,13 @@ def truth(folder: Path) -> tuple[dict[str, int], dict[str, float]]:
         for phase, frame in phases.items()
     }
     amounts = {name: [int((labels[phase] == value).sum()) for phase in ("ED", "ES")] for name, value in VALUES.items()}
-    return phases, {name: 100 * (first - last) / first for name, (first, last) in amounts.items()}
+    known = {name: (first, last) for name, (first, last) in amounts.items() if first and last}
+    return phases, {name: 100 * (first - last) / first for name, (first, last) in known.items()}
+
+
+def apart(first: int | None, second: int, frames: int) -> int:
+    """Frames between two phases of a cycle, whose last frame is followed by its first."""
+    return frames if first is None else min((first - second) % frames, (second - first) % frames)
 
 
 def main() -> int:
@@ -47,30 +56,42 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="number of the first patient to segment")
     parser.add_argument("--sites", type=int, default=1, help="number of scanners")
     parser.add_argument("--seed", type=int, default=1000)
+    parser.add_argument("--data", type=Path, help="real patients instead of phantoms")
     parser.add_argument("--model", type=Path, help="default: the shipped one")
+    parser.add_argument("--csv", type=Path, help="write one row per patient")
     arguments = parser.parse_args()
     segmenter = Segmenter(load_model(arguments.model or shipped_model("acdc_unet")))
     errors: dict[str, list[float]] = {name: [] for name in VALUES}
-    right = 0
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        folders = write_phantom(place / "phantom", "acdc", arguments.patients, arguments.seed, arguments.sites)
-        for folder in folders[arguments.first - 1 :]:
+        if arguments.data is None:
+            patients = write_phantom(place / "phantom", "acdc", arguments.patients, arguments.seed, arguments.sites)
+        else:
+            patients = sorted(cycle.parent for cycle in arguments.data.glob("*/*_4d.nii.gz"))
+        for folder in patients[arguments.first - 1 :]:
             phases, fractions = truth(folder)
             scan = place / f"{folder.name}.nii.gz"
             shutil.copy2(next(folder.glob("*_4d.nii.gz")), scan)
-            (result,) = Inference(segmenter, find_cases(str(scan)), place / f"out_{folder.name}").run()
+            (result,) = Inference(segmenter, find_cases(str(scan)), place / f"out_{folder.name}", quiet=True).run()
             found = {phase: one.frame for phase, one in result.phases.items()}
-            near = all(abs((found.get(phase) or 99) - frame) <= 1 for phase, frame in phases.items())
-            right += near
-            text = ""
+            row: dict[str, Any] = {"patient": folder.name}
+            for phase, frame in phases.items():
+                row |= {phase: found.get(phase), f"true {phase}": frame}
+                row[f"{phase} apart"] = apart(found.get(phase), frame, len(result.volumes))
             for structure, known in fractions.items():
                 value = result.value(f"{structure} ejection fraction")
+                row |= {f"{structure} EF": value and round(value.number, 1), f"true {structure} EF": round(known, 1)}
                 if value is not None:
                     errors[structure].append(value.number - known)
-                    text += f"  {structure} EF {value.number:.1f} (true {known:.1f})"
-            flags = f"  CHECK: {'; '.join(result.flags)}" if result.flags else ""
-            print(f"{folder.name}: found {found}, true {phases}{text}{flags}", flush=True)
+            rows.append(row)
+            print(", ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
+    if arguments.csv is not None:
+        with open(arguments.csv, "w", newline="") as stream:
+            writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+    errors = {structure: values for structure, values in errors.items() if values}
     for structure, values in errors.items():
         print(
             f"{structure} ejection fraction: mean error {np.mean(values):+.1f}, "
@@ -79,7 +100,8 @@ def main() -> int:
         )
         close = sum(abs(value) <= 5 for value in values)
         print(f"{structure} ejection fraction within 5 points: {close} of {len(values)}")
-    print(f"ED and ES within one frame: {right} of {arguments.patients - arguments.first + 1}")
+    right = sum(row["ED apart"] <= 1 and row["ES apart"] <= 1 for row in rows)
+    print(f"ED and ES within one frame: {right} of {len(rows)}")
     return 0
 
 
