@@ -27,7 +27,8 @@ COLUMNS = ("mutant", "file", "verdict", "by", "seconds")
 KILLED, SURVIVED, BROKEN = "killed", "SURVIVED", "BROKEN"
 TESTS_FAILED = 1
 """pytest's exit code when tests ran and some failed; any other but 0 says that they did not run as they should."""
-PATIENCE = 600
+PATIENCE, LONG_PATIENCE = 600, 7200
+"""Seconds until tests count as hanging: those of one mutant, and the whole suite, which takes long on a busy machine."""
 
 SLOW_IMPORTS = ["torch", "monai.bundle", "monai.networks.nets", "monai.losses", "monai.metrics", "monai.inferers"]
 SLOW_IMPORTS += ["ignite.engine", "nvflare.apis.impl.controller", "nvflare.app_common.executors.learner_executor"]
@@ -51,12 +52,12 @@ def left_out(folder: str, names: list[str]) -> set[str]:
     return CACHES(folder, names) | (RESULTS if Path(folder) == ROOT else set())
 
 
-def pytest(root: Path, *arguments: str) -> int:
+def pytest(root: Path, patience: int, *arguments: str) -> int:
     """Run tests of a copy against the package of that copy; the exit code of pytest."""
     output = root.with_suffix(".log")
     process = FORKS.Process(target=_pytest, args=(root, output, list(arguments)))
     process.start()
-    process.join(PATIENCE)
+    process.join(patience)
     if process.is_alive():
         process.kill()
         process.join()
@@ -85,11 +86,11 @@ def judge(mutant: Mutant, root: Path, whole_suite: bool) -> Verdict:
     before, began = path.read_text(encoding="utf-8"), time.monotonic()
     mutant.apply(root)
     named = [f"tests/{name}" for name in mutant.tests]
-    stages = [("its tests", named)] + ([("the whole suite", [])] if whole_suite else [])
+    stages = [("its tests", PATIENCE, named)] + ([("the whole suite", LONG_PATIENCE, [])] if whole_suite else [])
     try:
-        for by, tests in stages:
+        for by, patience, tests in stages:
             try:
-                code = pytest(root, *tests)
+                code = pytest(root, patience, *tests)
             except TimeoutError:
                 return Verdict(mutant, KILLED, "time-out", time.monotonic() - began)
             if code:
@@ -128,7 +129,7 @@ def check_healthy(mutants: list[Mutant], roots: list[Path]) -> None:
     print(f"{len(mutants)} mutants; first their {len(named)} test files without any of them", flush=True)
     shares = [[f"tests/{name}" for name in named[number :: len(roots)]] for number in range(len(roots))]
     with ThreadPoolExecutor(len(roots)) as pool:
-        codes = list(pool.map(lambda root, share: share and pytest(root, *share), roots, shares))
+        codes = list(pool.map(lambda root, share: share and pytest(root, LONG_PATIENCE, *share), roots, shares))
     if failed := [root for root, code in zip(roots, codes, strict=True) if code]:
         print(failed[0].with_suffix(".log").read_text(errors="replace")[-3000:], file=sys.stderr)
         sys.exit("the tests fail without any mutant: make them pass first")
