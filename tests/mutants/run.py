@@ -28,7 +28,7 @@ KILLED, SURVIVED, BROKEN = "killed", "SURVIVED", "BROKEN"
 TESTS_FAILED = 1
 """pytest's exit code when tests ran and some failed; any other but 0 says that they did not run as they should."""
 PATIENCE, LONG_PATIENCE = 600, 7200
-"""Seconds until tests count as hanging: those of one mutant, and the whole suite, which takes long on a busy machine."""
+"""Seconds until tests count as hanging: those of one mutant, and the whole suite, which takes long when busy."""
 
 SLOW_IMPORTS = ["torch", "monai.bundle", "monai.networks.nets", "monai.losses", "monai.metrics", "monai.inferers"]
 SLOW_IMPORTS += ["ignite.engine", "nvflare.apis.impl.controller", "nvflare.app_common.executors.learner_executor"]
