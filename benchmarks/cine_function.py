@@ -85,7 +85,7 @@ def main() -> int:
                 if value is not None:
                     errors[structure].append(value.number - known)
             rows.append(row)
-            print(", ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
+            print(", ".join(f"{name} {value}" for name, value in row.items()), flush=True)
     if arguments.csv is not None:
         with open(arguments.csv, "w", newline="") as stream:
             writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
