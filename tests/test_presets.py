@@ -86,3 +86,10 @@ def test_short_names_change_the_setting_of_the_full_name_alone(setting, full_nam
 def test_presets_keep_their_own_rules(name):
     values = PRESETS[name].values()
     assert tuple(values) == SETTINGS and get_preset(name, **values) == PRESETS[name]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_run_has_a_calibration_round_after_its_first(name):
+    """Otherwise alpha stays at 1, and the distance is predicted without ever being corrected."""
+    settings = get_preset(name).pretraining
+    assert settings.calibration_rounds < settings.rounds
