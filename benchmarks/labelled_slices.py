@@ -96,9 +96,11 @@ def label(session: Session, keys: list[Key], experts: dict[tuple[str, int | None
     return agreement
 
 
-def score(model: Path, volumes: list[Volume], people: dict[str, Person]) -> dict[str, dict[str, float]]:
+def score(
+    model: Path, volumes: list[Volume], people: dict[str, Person], refined: bool = True
+) -> dict[str, dict[str, float]]:
     """Dice of each patient by structure, on the images' own grid."""
-    segmenter = Segmenter(load_model(model))
+    segmenter = Segmenter(load_model(model), refined=refined)
     found = {}
     for patient in sorted({volume.patient for volume in volumes}):
         rows = []

@@ -9,6 +9,7 @@ from inprocess import InProcess as OverNVFlare
 from fclseg.anatomy.folders import read_folder
 from fclseg.data.sites import Splits
 from fclseg.engine.in_process import InProcess, open_in_process, open_unsaved
+from fclseg.engine.job_defaults import completed
 from fclseg.engine.memory import SiteState, VolatileMemory
 from fclseg.engine.place import Place
 from fclseg.engine.run_folder import RunFolder
@@ -16,6 +17,7 @@ from fclseg.engine.run_settings import RunSettings
 from fclseg.engine.site import Site
 from fclseg.engine.state_files import read_state
 from fclseg.errors import FCLSegError
+from fclseg.methods.exchange import get_row
 from fclseg.methods.training import RoundResult
 from fclseg.phantom.dataset import write_phantom
 
@@ -185,3 +187,20 @@ def test_a_fold_is_left_out_and_a_complete_run_is_not_repeated(shared):
     told = []
     shared("fedbyol", fold=0, rounds=1).run(log=told.append)
     assert len(told) == 1 and "is complete (1 rounds)" in told[0]
+
+
+def test_every_site_trains_as_many_steps_as_local_finetuning(hospitals, tmp_path, cpu):
+    """Three hospitals with one, two and three labelled patients, 12 steps and at least 2 epochs, in 2 rounds."""
+    limits = {"finetuning.steps": 12, "finetuning.fewest_epochs": 2, "finetuning.rounds": 2}
+    job = {"job": "finetune_federated", "preset": "demo", "changes": {**limits, "finetuning.batch_size": 8}}
+    settings = RunSettings.read(completed(get_row("finetune_federated"), job) | {"run": "run"}, {})
+    places = {site: Place(site, tmp_path / site, shared={"data": str(hospitals[site])}) for site in SITES}
+    sites = {site: Site(place, settings, "id", list(SITES)) for site, place in places.items()}
+    folder = RunFolder(tmp_path / "run")
+    folder.start(settings, list(SITES), {})
+    InProcess(settings, folder, sites).run()
+    for name, site in sites.items():
+        per_epoch = sum(1 for one in site.sampler.store.labelled if one) // 8
+        epochs = max(round(max(2, 12 // per_epoch) / 2), 1)
+        assert [record["sites"][name]["steps"] for record in folder.rounds()] == [epochs * per_epoch] * 2
+    assert len({site.sampler.steps_per_epoch for site in sites.values()}) == 3

@@ -1,6 +1,7 @@
 """Federated supervised training equals the bundle's training: loss, learning rates and frozen encoder."""
 
 from copy import deepcopy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -65,3 +66,15 @@ def test_training_lowers_the_loss(make_sampler):
     sampler = make_sampler(method)
     losses = [train(method, sampler, number).loss for number in range(4)]
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(("slices", "epochs"), [(10, 24), (20, 12), (30, 8), (80, 6), (400, 6)])
+def test_a_site_with_more_labels_trains_fewer_epochs(slices, epochs):
+    """240 steps in 10 rounds, but at least 60 epochs: by hand."""
+    changes = {"finetuning.steps": 240, "finetuning.fewest_epochs": 60, "finetuning.epochs": 400, "local_epochs": 24}
+    method = build_method(JOB, get_preset("demo", **{**changes, "rounds": 10, "batch_size": 10}), 0)
+    assert method.local_epochs(SimpleNamespace(steps_per_epoch=slices // 10)) == epochs
+
+
+def test_without_a_limit_of_steps_every_site_trains_as_the_job_says():
+    assert build_method(JOB, preset(local_epochs=7), 0).local_epochs(SimpleNamespace(steps_per_epoch=50)) == 7

@@ -28,7 +28,8 @@ def budget(row: Row, preset: Preset, network: str | None = None) -> dict[str, ob
     """Changes to the preset for a job that trains on labels or starts from a network that already segments.
 
     Training on labels from a ``network`` is fine-tuning of a network that already segments. The server does not know
-    how many labels the sites have. If the preset limits the number of steps, an epoch therefore counts as one step.
+    how many labels the sites have. If the preset limits the number of steps, an epoch therefore counts as one step,
+    and a site with longer epochs trains fewer (``Supervised.local_epochs``).
     """
     if row.start:
         return preset.adaptation()

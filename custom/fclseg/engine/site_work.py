@@ -137,13 +137,12 @@ def _receive(site: Site, task: Message, new: bool) -> None:
 def _train(site: Site, optimizer: torch.optim.Optimizer, number: int) -> RoundResult:
     from fclseg.methods.training import cosine_lr, train_round
 
-    pretraining = site.preset.pretraining
     return train_round(
         site.method,
         site.sampler,
         optimizer,
-        lr=cosine_lr(site.method.learning_rate, number, pretraining.rounds),
-        epochs=pretraining.local_epochs,
+        lr=cosine_lr(site.method.learning_rate, number, site.preset.pretraining.rounds),
+        epochs=site.method.local_epochs(site.sampler),
         seed=site.settings.seed,
         site=site.name,
         round_number=number,

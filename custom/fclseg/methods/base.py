@@ -51,6 +51,10 @@ class Method(nn.Module):
         self.views = Views(preset)
         self.online = EncoderNetwork(preset, encoder)
 
+    def local_epochs(self, sampler: SliceSampler) -> int:
+        """Passes over the site's slices in a round."""
+        return self.preset.pretraining.local_epochs
+
     @property
     def optimizer_name(self) -> str:
         """Which optimiser trains the method."""

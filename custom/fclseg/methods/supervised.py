@@ -41,6 +41,15 @@ class Supervised(SegmentationMethod):
     def learning_rate(self) -> float:
         return self.preset.finetuning.lr
 
+    def local_epochs(self, sampler: SliceSampler) -> int:
+        """As many steps as in local fine-tuning. Only the site knows how many labels it has: the server plans for one
+        step per epoch (``engine/job_defaults.py``)."""
+        planned, finetuning = super().local_epochs(sampler), self.preset.finetuning
+        if finetuning.steps is None:
+            return planned
+        epochs = finetuning.epochs_for(sampler.steps_per_epoch)
+        return min(planned, max(1, round(epochs / self.preset.pretraining.rounds)))
+
     def trainable(self) -> Iterable[nn.Parameter]:
         """Always all parameters: optimiser state is stored by position, and a frozen encoder just has no gradients."""
         return self.online.parameters()
