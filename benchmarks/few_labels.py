@@ -13,6 +13,7 @@ import csv
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,7 +62,11 @@ class Hospitals:
         if not self.root.exists():
             join_folders(folders, self.root)
         self.volumes = [volume for volume in read_folder(self.root) if volume.label is not None]
-        self.people: dict[str, Person] = read_people(self.volumes, self.root)
+        self.people: dict[str, Person] = {
+            f"{folder.name}-{name}": replace(one, patient=f"{folder.name}-{name}")
+            for folder in folders
+            for name, one in read_people([one for one in read_folder(folder) if one.label], folder).items()
+        }
         self.names = sorted({one.hospital for one in self.people.values()})
 
     def of(self, half: str, hospital: str = "") -> list[str]:
@@ -122,8 +127,9 @@ def run(cell: Cell, hospitals: Hospitals, network: Path, out: Path) -> dict:
 
 
 def table(found: Sequence[dict], hospitals: Hospitals) -> Iterator[str]:
-    """One line per way and number of labels: Dice at each hospital over its draws, their mean, CPU seconds."""
-    yield ",".join(["how", "labels", *hospitals.names, "mean", "draws", "CPU s of a training"])
+    """One line per way and number of labels: Dice at each hospital over its draws, their mean, the mean error of both
+    ejection fractions in points over all patients, CPU seconds."""
+    yield ",".join(["how", "labels", *hospitals.names, "mean", "LV EF", "RV EF", "draws", "CPU s of a training"])
     kinds = list(dict.fromkeys((one["cell"]["how"], one["cell"]["labels"]) for one in found))
     for how, labels in kinds:
         rows = [one for one in found if (one["cell"]["how"], one["cell"]["labels"]) == (how, labels)]
@@ -137,7 +143,16 @@ def table(found: Sequence[dict], hospitals: Hospitals) -> Iterator[str]:
         means = [np.mean(one) if one else np.nan for one in dice.values()]
         cost = np.mean([row["cpu_seconds"] for row in rows])
         draws = "/".join(str(len(one)) for one in dice.values())
-        yield ",".join([how, str(labels), *(f"{one:.3f}" for one in (*means, np.mean(means))), draws, f"{cost:.0f}"])
+        errors = [f"{ef_error(rows, structure):.1f}" for structure in ("LV", "RV")]
+        dices = [f"{one:.3f}" for one in (*means, np.mean(means))]
+        yield ",".join([how, str(labels), *dices, *errors, draws, f"{cost:.0f}"])
+
+
+def ef_error(rows: Sequence[dict], structure: str) -> float:
+    """Mean absolute error of an ejection fraction, in points, over all patients of all rows."""
+    scores = [one for row in rows for one in row["patients"].values()]
+    pairs = [(one[f"ef_{structure}"], one[f"true_ef_{structure}"]) for one in scores]
+    return float(np.mean([abs(found - true) for found, true in pairs if found is not None and true is not None]))
 
 
 def main() -> None:

@@ -89,14 +89,14 @@ MODULES = {"heart": heart, "body": body, "right_ventricle": right_ventricle}
 
 @contextmanager
 def phantom_with(replaced: dict[str, Any]) -> Iterator[None]:
+    """Other constants of the phantom. Groups are changed in place, because families keep the same table."""
     with ExitStack() as stack:
         for name, value in replaced.items():
-            module, constant = name.split(".")
-            stack.enter_context(patch.object(MODULES[module], constant, value))
-            if name == "heart.GROUPS":
-                from fclseg.phantom.family import FAMILIES, SEEN
-
-                stack.enter_context(patch.dict(FAMILIES, {SEEN: replace(FAMILIES[SEEN], groups=value)}))
+            module, constant = MODULES[name.partition(".")[0]], name.partition(".")[2]
+            now = getattr(module, constant)
+            stack.enter_context(
+                patch.dict(now, value) if isinstance(now, dict) else patch.object(module, constant, value)
+            )
         yield
 
 

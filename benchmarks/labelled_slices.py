@@ -99,7 +99,7 @@ def label(session: Session, keys: list[Key], experts: dict[tuple[str, int | None
 def score(
     model: Path, volumes: list[Volume], people: dict[str, Person], refined: bool = True
 ) -> dict[str, dict[str, float]]:
-    """Dice of each patient by structure, on the images' own grid."""
+    """Dice, volume errors and ejection fractions (found and true) of each patient, on the images' own grid."""
     segmenter = Segmenter(load_model(model), refined=refined)
     found = {}
     for patient in sorted({volume.patient for volume in volumes}):
@@ -108,7 +108,7 @@ def score(
             labels = segmenter(voxels, volume).labels
             rows.append(volume_row(volume, people[patient], labels, volume.read_label().astype(np.uint8), False))
         row = patient_row(people[patient], rows, volumes[0].anatomy, None)
-        found[patient] = {name: row[name] for name in row if name.startswith("dice")}
+        found[patient] = {name: row[name] for name in row if name.startswith(("dice", "volume", "ef_", "true_ef_"))}
     return found
 
 

@@ -154,6 +154,22 @@ def test_a_heart_that_jumps_between_the_phases_is_flagged():
     assert result.flags == ["the heart was found 20 mm apart at ED and at ES"]
 
 
+@pytest.mark.parametrize(
+    ("rv", "flags"),
+    [
+        (35, ["RV is far smaller than LV at ED (35 and 120 ml): a part may be missing"]),
+        (37, []),
+        (390, []),
+        (410, ["LV is far smaller than RV at ED (120 and 410 ml): a part may be missing"]),
+    ],
+)
+def test_a_ventricle_of_less_than_three_tenths_of_the_other_is_flagged(rv, flags):
+    stroke = 60  # of both ventricles, so that nothing else is wrong
+    phases = [frame("ED", 120, rv), frame("ES", 120 - stroke, max(rv - stroke, 1))]
+    result = patient_result("p", phases, ANATOMIES["acdc"], Body())
+    assert [flag for flag in result.flags if "smaller" in flag] == flags
+
+
 def frame(phase, lv, rv, myo=100.0, number=None):
     return Measurement("p", phase, "i", {"RV": rv, "MYO": myo, "LV": lv}, {"MYO": 1.05 * myo}, frame=number)
 
