@@ -121,3 +121,14 @@ def test_hospitals_of_a_table_are_the_sites(data, tmp_path):
     table.write_text("patient,site\n" + "".join(f"patient00{n},{'north' if n < 3 else 'south'}\n" for n in range(1, 5)))
     run = pretrain("local_cl", data, tmp_path / "run", preset=get_preset("demo", rounds=1), sites_by=str(table))
     assert list(run.encoders) == ["north", "south"]
+
+
+def test_hospitals_of_one_patient_each_train_together(data, tmp_path):
+    """Nobody is held out of such a run, so nothing has to be divided into folds."""
+    table = tmp_path / "sites.csv"
+    table.write_text("patient,site\n" + "".join(f"patient00{n},hospital-{n}\n" for n in range(1, 5)))
+    asked = {"preset": get_preset("demo", rounds=1), "sites_by": str(table)}
+    run = pretrain("finetune_federated", data, tmp_path / "run", **asked)
+    assert run.losses and run.network.is_file() and len(list((tmp_path / "run" / "sites").iterdir())) == 4
+    with pytest.raises(FCLSegError, match="hospital-1 has 1 patient, fewer than the 2 folds"):
+        pretrain("finetune_federated", data, tmp_path / "fold", fold=0, **asked)

@@ -58,6 +58,15 @@ def test_labelled_draws_are_nested_and_differ_by_seed():
             splits.labelled("site-2", 1, n)
 
 
+def test_without_folds_a_site_may_have_a_single_patient(tmp_path):
+    splits = Splits.make(names(3), 3, folds=0)
+    splits.save(tmp_path / "splits.json")
+    assert Splits.load(tmp_path / "splits.json") == splits and splits.folds == 0
+    assert splits.sites == Splits.make(names(6)[:3], 3, 0).sites and sorted(splits.patients) == names(3)
+    with pytest.raises(DataError, match="there is no fold 0; the split has none"):
+        splits.training("site-1", 0)
+
+
 @given(sites=st.integers(1, 5), folds=st.integers(2, 4), extra=st.integers(0, 9), without=st.integers(0, 20))
 def test_patients_without_labels_train_the_encoder_and_nothing_else(sites, folds, extra, without):
     labelled, unlabelled = names(sites * folds + extra), [f"scan{number}" for number in range(without)]

@@ -112,7 +112,8 @@ def pretrain(
         asked = {"seed": seed, "run": called, **privacy.shown(), **settings}
         run = settle(given, preset, changes or {}, network, data, asked)
         folder = Path(out or Path(runs) / run.run).absolute()
-        places, names = _places(data, splits, sites_by, sites, folder, seed)
+        folds = 2 if run.needs_folds else 0
+        places, names = _places(data, splits, sites_by, sites, folder, seed, folds)
         if _open(folder, run, names, places, source, fresh):
             lines = RoundLines(folder, run.build_preset().pretraining.rounds)
             print(
@@ -197,6 +198,7 @@ def _places(
     sites: int | None,
     folder: Path,
     seed: int,
+    folds: int,
 ) -> tuple[dict[str, str | None], list[str]]:
     """The folders that all sites of a simulation share, and the names of the sites."""
     for path in (data, splits):
@@ -209,7 +211,7 @@ def _places(
         raise FCLSegError(f"--sites must be at least 1, not {sites}")
     if sites_by is not None:
         splits = folder.with_name(f"{folder.name}.{SPLITS}")
-        _hospitals(Path(data or os.environ["FCLSEG_DATA"]), sites_by, seed).save(splits)
+        _hospitals(Path(data or os.environ["FCLSEG_DATA"]), sites_by, seed, folds).save(splits)
     places = {"data": data, "splits": splits}
     shared = {name: str(Path(path).absolute()) for name, path in places.items() if path is not None}
     if splits is None:
@@ -223,10 +225,10 @@ def _places(
     return {"data": None, **shared}, names
 
 
-def _hospitals(data: Path, what: str, seed: int) -> Splits:
-    """A split whose sites are hospitals. Its two folds are used only if a fold is left out."""
+def _hospitals(data: Path, what: str, seed: int, folds: int) -> Splits:
+    """A split whose sites are hospitals."""
     volumes = read_folder(data)
-    return Splits.make(sorted({volume.patient for volume in volumes}), by_hospital(data, volumes, what), 2, seed)
+    return Splits.make(sorted({volume.patient for volume in volumes}), by_hospital(data, volumes, what), folds, seed)
 
 
 def _open(

@@ -52,7 +52,8 @@ class Splits:
         """Split patients across ``sites`` sites (site-1, site-2, ...) at random, or by a mapping patient -> site.
 
         The same seed gives the same split in every process. Sites, and folds of a site, differ in size by at most one
-        labelled patient and at most one patient of ``unlabelled``; the latter are in no fold.
+        labelled patient and at most one patient of ``unlabelled``; the latter are in no fold. Without folds (0) nobody
+        is held out, so a site may have a single patient.
         """
         patients = list(patients)
         check_unique(patients, "the data")
@@ -67,7 +68,7 @@ class Splits:
                 f"site-{number}": sorted([*some, *others])
                 for number, (some, others) in enumerate(zip(*dealt, strict=True), start=1)
             }
-        if folds < 2:
+        if folds < 2 and folds != 0:
             raise DataError(f"{folds} folds leave nothing to train on or to validate with; ask for at least two")
         with_labels = {
             site: [patient for patient in group if patient not in unlabelled] for site, group in assigned.items()
@@ -75,7 +76,7 @@ class Splits:
         _check_occupied(assigned)
         _check_folds(with_labels, folds, "labelled patient" if unlabelled else "patient")
         held_out = {
-            site: [sorted(fold) for fold in _deal(_shuffled(group, seed, site, "folds"), folds)]
+            site: [sorted(fold) for fold in _deal(_shuffled(group, seed, site, "folds"), folds)] if folds else []
             for site, group in with_labels.items()
         }
         return cls(assigned, held_out, seed)
@@ -170,7 +171,8 @@ class Splits:
 
     def _check_fold(self, fold: int) -> None:
         if not 0 <= fold < self.folds:
-            raise DataError(f"there is no fold {fold}; the split has folds 0 to {self.folds - 1}")
+            has = f"folds 0 to {self.folds - 1}" if self.folds else "none"
+            raise DataError(f"there is no fold {fold}; the split has {has}")
 
     def _check(self, source: str) -> None:
         if not self.sites:

@@ -190,6 +190,10 @@ class RunSettings(PrivacySettings):
             raise FCLSegError(f"job '{self.job}' sends no features that '{chosen}' could protect: leave it out")
 
     @property
+    def needs_folds(self) -> bool:
+        return self.fold is not None or self.labels is not None
+
+    @property
     def row(self) -> Row:
         return ROWS[self.job]
 

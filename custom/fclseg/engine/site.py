@@ -256,10 +256,6 @@ class Site:
 
         return shipped_finder(anatomy, self.place.device)
 
-    @property
-    def _needs_folds(self) -> bool:
-        return self.settings.fold is not None or self.settings.labels is not None
-
     def _patients(self, volumes: Sequence[Volume]) -> set[str] | None:
         """The patients that the site may train on; None: all in its folder.
 
@@ -274,9 +270,9 @@ class Site:
         elif self.place.simulated:
             available = sorted({volume.patient for volume in volumes})
             labelled = {volume.patient for volume in volumes if volume.label is not None}
-            folds, without = (5, set(available) - labelled) if self._needs_folds else (2, ())
+            folds, without = (5, set(available) - labelled) if settings.needs_folds else (0, ())
             splits = Splits.make(available, len(self.sites), folds, settings.seed, unlabelled=without)
-        elif not self._needs_folds:
+        elif not settings.needs_folds:
             return None
         else:
             why = "choose labelled patients" if settings.fold is None else f"leave out fold {settings.fold}"

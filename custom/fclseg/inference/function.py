@@ -28,9 +28,10 @@ MIRRORED = (
 )
 """Tolerances. The mass of a wall is constant, both ventricles pump the same volume, and the heart stays in place (in
 the label maps of 40 ACDC patients its centre moves by at most 8 mm): a larger difference means that an outline is
-wrong. The phantom's cohorts have no ventricle of less than .3 of the other one at ED. A frame that is off the curve of the others by more than 3/4 of their range cannot be ED or ES; fewer than five
-frames are no curve. A result that looks less like a heart than this gets no numbers: three
-ACDC patients have .91 to .93, and .0 to .68 beside the heart, with the heart painted over, inverted and in noise."""
+wrong. The phantom's cohorts have no ventricle of less than .3 of the other one at ED. A frame that is off the curve of
+the others by more than 3/4 of their range cannot be ED or ES; fewer than five frames are no curve. A result that looks
+less like a heart than this gets no numbers: three ACDC patients have .91 to .93, and .0 to .68 beside the heart, with
+the heart painted over, inverted and in noise."""
 
 
 @dataclass
@@ -224,7 +225,9 @@ def _contradictions(end_diastole: Measurement, end_systole: Measurement, anatomy
     amounts = sorted((end_diastole.ml[one.structure], one.structure) for one in cavities(anatomy))
     if len(amounts) == 2 and amounts[0][0] < SMALLEST_RATIO * amounts[1][0]:
         (least, small), (most, large) = amounts
-        flags.append(f"{small} is far smaller than {large} at ED ({least:.0f} and {most:.0f} ml): a part may be missing")
+        flags.append(
+            f"{small} is far smaller than {large} at ED ({least:.0f} and {most:.0f} ml): a part may be missing"
+        )
     places = (end_diastole.off_centre_mm, end_systole.off_centre_mm)
     if places[0] is not None and places[1] is not None and math.dist(places[0], places[1]) > MOVED_MM:
         flags.append(f"the heart was found {math.dist(places[0], places[1]):.0f} mm apart at ED and at ES")
