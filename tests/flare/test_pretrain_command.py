@@ -102,9 +102,9 @@ def hospitals(tmp_path):
 
 def test_sites_are_those_of_the_split(hospitals, tmp_path, capsys):
     _, data, _, splits = hospitals
-    assert _places(data, splits, None, None, tmp_path, 0)[1] == ["north", "south_2"]
-    assert _places(data, splits, None, 2, tmp_path, 0)[1] == ["north", "south_2"]
-    assert _places(None, None, None, None, tmp_path, 0)[1] == ["site-1", "site-2"]
+    assert _places(data, splits, None, None, tmp_path, 0, 0)[1] == ["north", "south_2"]
+    assert _places(data, splits, None, 2, tmp_path, 0, 0)[1] == ["north", "south_2"]
+    assert _places(None, None, None, None, tmp_path, 0, 0)[1] == ["site-1", "site-2"]
     assert main(["pretrain", "--job", str(JOB), *hospitals, "--sites", "3"]) == 1
     assert "--sites 3 contradicts" in (error := capsys.readouterr().err) and "2 sites (north, south_2)" in error
 
