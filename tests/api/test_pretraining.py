@@ -128,7 +128,8 @@ def test_hospitals_of_one_patient_each_train_together(data, tmp_path):
     table = tmp_path / "sites.csv"
     table.write_text("patient,site\n" + "".join(f"patient00{n},hospital-{n}\n" for n in range(1, 5)))
     asked = {"preset": get_preset("demo", rounds=1), "sites_by": str(table)}
-    run = pretrain("finetune_federated", data, tmp_path / "run", **asked)
-    assert run.losses and run.network.is_file() and len(list((tmp_path / "run" / "sites").iterdir())) == 4
+    for name, sites in (("run", asked), ("numbered", {**asked, "sites_by": None, "sites": 4})):
+        run = pretrain("finetune_federated", data, tmp_path / name, **sites)
+        assert run.losses and run.network.is_file() and len(list((tmp_path / name / "sites").iterdir())) == 4
     with pytest.raises(FCLSegError, match="hospital-1 has 1 patient, fewer than the 2 folds"):
         pretrain("finetune_federated", data, tmp_path / "fold", fold=0, **asked)
